@@ -13,11 +13,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A Binding identifies the code and grants that a held run is bound to. The terms of the run
-// contain its fields; the run itself has the tool, the arguments, the session, the caller
-// and the digest of the plugin.
+// A Binding identifies the code and grants that a held run is bound to. Its fields are stored
+// in the terms of the run; the tool, the arguments, the session, the caller and the digest of
+// the plugin are in the run itself.
 type Binding struct {
-	Fingerprint string `json:"approval,omitempty"` // code and grants that a person was asked to approve; empty if the run was never held
+	Fingerprint string `json:"approval,omitempty"` // identifies the code and grants that a person was asked to approve; empty if the run was never held
 	Process     string `json:"host,omitempty"`     // process that holds the secret arguments of a ticket
 }
 
@@ -57,7 +57,8 @@ func Bind(tool *catalog.Tool) (Binding, error) {
 	return b, nil
 }
 
-// Same returns an error if a run was held for other code or other grants.
+// Same returns an error if a run was held for other code or other grants than the tool has
+// now.
 func Same(tool *catalog.Tool, run engine.Run) error {
 	b, err := BindingOf(run)
 	if err == nil && b.Fingerprint != "" && b.Fingerprint != fingerprint(tool) {
@@ -66,8 +67,8 @@ func Same(tool *catalog.Tool, run engine.Run) error {
 	return err
 }
 
-// ErrChanged means that the tool's code or grants have changed since they were shown for
-// the decision.
+// ErrChanged means that the tool's code or grants have changed since they were shown to the
+// person who decides.
 var ErrChanged = errors.New("the tool or what it may use has changed since it was shown: look at it again")
 
 // Unchanged returns an error that matches ErrChanged if the code or the grants of the tool

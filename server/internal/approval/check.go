@@ -19,7 +19,7 @@ import (
 // A Call is a call that may need approval.
 type Call struct {
 	Session, Tool string
-	Args          json.RawMessage // arguments, with secrets
+	Args          json.RawMessage // arguments, including secrets
 	Caller        string          // tool that makes the call; empty for an agent's call
 	Schedule      *wire.Schedule  // schedule that is being made; nil for any other call
 }
@@ -51,12 +51,12 @@ type Verdict int
 
 // The verdicts.
 const (
-	Free       Verdict = iota // it needs no approval
-	Covered                   // a kept approval covers it
-	Denied                    // the policy refuses it
-	Programmed                // the program decides
-	Unheld                    // it needs approval, and nobody can give it
-	Held                      // it is held until a person decides
+	Free       Verdict = iota // the call needs no approval
+	Covered                   // a kept approval covers the call
+	Denied                    // the policy refuses the call
+	Programmed                // the program decides on the call
+	Unheld                    // the call needs approval, and nobody can give it
+	Held                      // the call is held until a person decides
 )
 
 // Errors of calls that need approval.
@@ -67,8 +67,8 @@ var (
 	ErrNobody = fmt.Errorf("%w, and nobody can be asked here", reason.ErrApproval)
 )
 
-// Judge returns the verdict on a call, and the rule that asks about it or refuses it. It
-// does not ask, and records nothing.
+// Judge returns the verdict on a call, and the rule that requires approval or refuses the
+// call. It asks nobody, and records nothing.
 func (c *Checker) Judge(ctx context.Context, tool *catalog.Tool, call Call) (Verdict, string) {
 	rules := c.Rules(tool)
 	decision, why := rules.Policy.Rule(tool)
@@ -87,9 +87,10 @@ func (c *Checker) Judge(ctx context.Context, tool *catalog.Tool, call Call) (Ver
 	return Held, why
 }
 
-// Check returns nil if a call may be made: it needs no approval, a kept one covers it, or the
-// program approves it. Otherwise its error matches [reason.ErrApproval], or is ErrHold. It is
-// the last check of a call, so that nobody is asked about one that would be refused anyway.
+// Check returns nil if a call may be made: it needs no approval, a kept approval covers it, or
+// the program approves it. Otherwise the error matches [reason.ErrApproval], or is ErrHold. It
+// is the last check of a call, so that nobody is asked about a call that would be refused
+// anyway.
 func (c *Checker) Check(ctx context.Context, tool *catalog.Tool, call Call) error {
 	call.Tool = tool.Name
 	switch verdict, why := c.Judge(ctx, tool, call); verdict {
@@ -131,8 +132,8 @@ func (c *Checker) askProgram(ctx context.Context, tool *catalog.Tool, call Call)
 	return nil
 }
 
-// Preview is like Check, but for a dry run: it asks nobody. Its text tells the caller that a
-// person would be asked.
+// Preview is like Check, but for a dry run: it asks nobody. The text that it returns tells the
+// caller that a person would be asked.
 func (c *Checker) Preview(ctx context.Context, tool *catalog.Tool, call Call) (Verdict, string, error) {
 	verdict, why := c.Judge(ctx, tool, call)
 	switch verdict {
@@ -148,8 +149,8 @@ func (c *Checker) Preview(ctx context.Context, tool *catalog.Tool, call Call) (V
 
 // Start returns an error unless a run that is about to start was approved. A held run was
 // approved for the code and the grants that were asked about; a firing of a schedule is
-// approved now; any other run was approved when it was requested. Nothing starts that the
-// policy now denies.
+// approved now; any other run was approved when it was requested. A run that the policy now
+// denies does not start.
 func (c *Checker) Start(ctx context.Context, tool *catalog.Tool, run engine.Run) error {
 	bound, err := BindingOf(run)
 	switch {

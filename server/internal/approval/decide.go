@@ -12,11 +12,11 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Decide approves a held call, which starts it, or refuses it, which ends it. The parameter
-// by names the person who decides, and is not checked. A call is decided once: later
-// decisions are conflicts. The error matches ErrChanged if the tool is no longer what the
-// decision is about, and engine.ErrNotFound if there is no such run. A dry run only makes
-// the checks.
+// Decide approves a held call, which starts it, or refuses it, which ends it. The parameter by
+// names the person who decides, and is not checked. A call is decided once: later decisions
+// are conflicts. The error matches ErrChanged if the tool's code or grants have changed since
+// they were shown, and engine.ErrNotFound if there is no such run. A dry run only makes the
+// checks.
 func (m *Manager) Decide(ctx context.Context, id, by string, in wire.Decide) (engine.Run, error) {
 	return m.decide(ctx, id, by, in, false)
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxListedArgs bounds the arguments of a call in a list, in bytes.
+// maxListedArgs is the maximum size of the arguments shown for a call in a list, in bytes.
 const maxListedArgs = 16 << 10
 
-// List returns up to limit waiting calls, oldest first: those that people were asked about
-// after the call with the id after, which may have been decided since. If after is empty, it
-// begins with the oldest; a limit of 0 means no limit.
+// List returns up to limit waiting calls, in the order in which people were asked about them.
+// It begins after the call whose id is the parameter after, even if that call has been decided
+// since. If after is empty, it begins with the oldest call; a limit of 0 means no limit.
 func (m *Manager) List(ctx context.Context, after string, limit int) (wire.Approvals, error) {
 	out := wire.Approvals{Approvals: []wire.WaitingCall{}}
 	waiting, err := m.Waiting(ctx, "")

@@ -18,10 +18,12 @@ import (
 	"github.com/toolhost/toolhost/server/internal/record"
 )
 
-// HeldFor is the reason, in the record of a run that waits for approval, for holding it.
+// HeldFor is the reason that the record of a run gives for holding it, if the run waits for
+// approval.
 const HeldFor = "approval"
 
-// MaxWaiting is how many calls of a session can wait for approval.
+// MaxWaiting is the maximum number of calls of a session that wait for approval at the same
+// time.
 const MaxWaiting = 100
 
 // Runs gives access to the held runs. A *background.Manager implements it.
@@ -56,8 +58,8 @@ type Manager struct {
 // New returns a Manager.
 func New(cfg Config) *Manager { return &Manager{Config: cfg} }
 
-// Hold holds a call: spawn stores it as a run with the binding it is passed. Nobody is asked
-// again about a run that was already stored.
+// Hold holds a call: it calls spawn, which stores the call as a run with the given binding. If
+// the run was stored before, nobody is asked about it again.
 func (m *Manager) Hold(ctx context.Context, session, tool string, secret bool, spawn func(Binding) (background.SpawnResult, error)) (engine.Run, error) {
 	m.holding.Lock() // so that the count of held calls stays right
 	defer m.holding.Unlock()
@@ -79,8 +81,9 @@ func (m *Manager) NotifyHeld(run engine.Run) {
 	m.Log.Warn("a call waits for approval: toolhost approve shows it", "task_id", run.ID, "tool", run.Tool, "session", run.Session)
 }
 
-// Bind returns the binding of one more held run of a session. Secret arguments bind it to
-// this process.
+// Bind returns the binding for one more held run of a session, unless [MaxWaiting] calls of
+// the session already wait. If the arguments contain a secret, the run is bound to this
+// process.
 func (m *Manager) Bind(ctx context.Context, session, tool string, secret bool) (Binding, error) {
 	waiting, err := m.Waiting(ctx, session)
 	if err != nil {
@@ -108,7 +111,8 @@ func (m *Manager) Waiting(ctx context.Context, session string) ([]engine.Run, er
 	return slices.DeleteFunc(active, func(r engine.Run) bool { return r.Held != HeldFor || !r.Undecided() }), err
 }
 
-// WaitingIn returns the undecided runs among a run and its descendants, oldest first.
+// WaitingIn returns those runs, among a run and its descendants, that wait for approval,
+// oldest first.
 func (m *Manager) WaitingIn(ctx context.Context, session, id string) ([]engine.Run, error) {
 	waiting, err := m.Waiting(ctx, session)
 	if err != nil {
@@ -172,8 +176,8 @@ func (m *Manager) whileHeld(ctx context.Context, run engine.Run) (asking context
 	}
 }
 
-// Expire refuses calls that have waited too long, or whose arguments are lost, until ctx is
-// done.
+// Expire refuses, until ctx is done, the calls that have waited too long or whose arguments
+// are lost.
 func (m *Manager) Expire(ctx context.Context) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()

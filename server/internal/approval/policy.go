@@ -24,7 +24,7 @@ const (
 // By says who decides on held calls.
 type By string
 
-// Who decides. Operators always can.
+// Who decides on held calls. Operators always can.
 const (
 	ByUser     By = "user"     // operators, and the user of the session
 	ByOperator By = "operator" // operators only
@@ -35,7 +35,7 @@ const DefaultWait = 7 * 24 * time.Hour
 
 // A Policy says which calls a person has to approve, and who may decide on them.
 type Policy struct {
-	Ask   bool                // whether calls are held, and destructive tools need approval
+	Ask   bool                // whether calls that need approval are held; also makes destructive tools need approval
 	Tools map[string]Decision // decisions by names of tools, or patterns
 	Wait  time.Duration       // time that a call is held; 0 means DefaultWait
 	By    By                  // who decides; empty means ByUser
@@ -78,7 +78,7 @@ func (p Policy) Rule(tool *catalog.Tool) (d Decision, why string) {
 	return Allow, ""
 }
 
-// Shown returns whether a person has to approve calls of a tool, as callers see it.
+// Shown returns whether a person has to approve calls of a tool, as it is shown to callers.
 func (p Policy) Shown(tool *catalog.Tool) abi.Approval {
 	if d, _ := p.Rule(tool); d == Allow {
 		return abi.ApprovalAuto

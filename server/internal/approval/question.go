@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxAskedArgs bounds the arguments in a question, in bytes.
+// maxAskedArgs is the maximum size of the arguments shown in a question, in bytes.
 const maxAskedArgs = 4000
 
 // A Question describes a held call to a user. The answer is valid for that run only, and
@@ -29,7 +29,7 @@ type Question struct {
 	Run         string
 	Fingerprint string
 	Question    abi.Question
-	Note        string // what else the call lacks; the answer is not bound to it
+	Note        string // what else the call lacks; the answer stays valid if this changes
 }
 
 // The choices in the form for a held call.

@@ -24,9 +24,9 @@ func IsTicket(run engine.Run) bool {
 	return run.Secret && run.Origin == engine.OriginParked && run.Attempt == 0
 }
 
-// Ticket returns the ticket with this id if it belongs to this call: a call of the same
-// tool, with the same arguments, by the same caller. A ticket expires after the time that a
-// client has to repeat a request.
+// Ticket returns the ticket with this id, if it was made for this call: for the same tool, the
+// same arguments and the same caller. A ticket expires after the time that a client has to
+// repeat a request.
 func (m *Manager) Ticket(ctx context.Context, id string, tool *catalog.Tool, c Call) (engine.Run, bool) {
 	run, err := m.Runs.Get(ctx, c.Session, id)
 	if err != nil || !IsTicket(run) || run.Tool != tool.Name || time.Since(run.CreatedAt) > question.MaxAskAgain {
@@ -37,9 +37,9 @@ func (m *Manager) Ticket(ctx context.Context, id string, tool *catalog.Tool, c C
 	return run, err == nil && secret && run.By == c.Caller && digestOf(stored) == digestOf(public)
 }
 
-// Await first asks the user, and then waits for the decision on the ticket of a call: for as
-// long as wait, or, if wait is negative, until ctx is done. The error is the reason not to
-// make the call.
+// Await asks the user, and then waits for the decision on the ticket of a call: for at most
+// the duration wait, or, if that is negative, until ctx is done. The error says why the call
+// must not be made.
 func (m *Manager) Await(ctx context.Context, ticket engine.Run, u User, wait time.Duration) error {
 	ticket, err := m.outcome(ctx, ticket, nil)
 	if err == nil && ticket.Undecided() {

@@ -16,8 +16,8 @@ import (
 // A User is the user of a session, who decides on its held calls through a client. The zero
 // User is not asked.
 type User struct {
-	// Ask asks the user, and returns the answer. An error leaves the call held; with
-	// question.ErrAskAgain, the client answers with its next request.
+	// Ask asks the user, and returns the answer. An error leaves the call held;
+	// question.ErrAskAgain means that the client answers with its next request.
 	Ask       func(ctx context.Context, q Question) (abi.Answer, error)
 	Keeps     bool // whether approvals can be kept for the session
 	Connected bool // whether the session ends with its connection to this process
@@ -41,7 +41,8 @@ var (
 
 // Ask asks a user about a held run, if the policy lets users decide, and returns the run once
 // anybody has decided. If the user does not decide, the run stays held. The error matches
-// [reason.ErrApproval] if the call was refused, ErrOutdated, or question.ErrAskAgain.
+// [reason.ErrApproval] if the call was refused, ErrOutdated if it can no longer be approved,
+// or question.ErrAskAgain if the client calls again.
 func (m *Manager) Ask(ctx context.Context, run engine.Run, u User) (engine.Run, error) {
 	if u.Ask == nil || !m.Policy().byUser() {
 		return run, nil
