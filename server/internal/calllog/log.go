@@ -33,8 +33,8 @@ func Of(ctx context.Context) *Log {
 	return l
 }
 
-// With returns a context for the work of a run. Calls made with it are stored with
-// the run, after those from before its suspension.
+// With returns a context for the work of a run. Calls made with it are stored with the run,
+// after the calls from before its suspension.
 func With(ctx context.Context, sink *output.Sink, attempt int) context.Context {
 	l := resume(sink.Called(), attempt)
 	sink.Calls(l.encode)
@@ -57,9 +57,9 @@ func resume(stored []byte, attempt int) *Log {
 	return l
 }
 
-// Begin adds a call made within the call with the number within; 0 is the run itself. It
-// returns the new call's number, or 0 if it is only counted. If the call is a run, run is
-// its id.
+// Begin adds a call. The parameter within is the number of the call that makes it; 0 is the
+// run itself. If the call is a run, the parameter run is its id. Begin returns the number of
+// the new call, or 0 if the log is full and only counts it.
 func (l *Log) Begin(within int, tool, run string) int {
 	if l == nil {
 		return 0
@@ -82,7 +82,7 @@ func (l *Log) Begin(within int, tool, run string) int {
 	return c.Number
 }
 
-// End records how the call with a number ended.
+// End records how the call with this number ended.
 func (l *Log) End(number int, r abi.Result, err error) {
 	if l == nil || number == 0 {
 		return
