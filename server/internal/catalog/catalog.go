@@ -22,7 +22,8 @@ type Settings interface {
 	Rules() Rules
 	// Listings says how models discover tools.
 	Listings() Listings
-	// Approval reports whether a person has to approve calls of a tool, as callers see it.
+	// Approval returns whether a person has to approve calls of a tool, as it is shown to
+	// callers.
 	Approval(t *Tool) abi.Approval
 }
 
@@ -64,8 +65,8 @@ func (c *Catalog) Tools() []*Tool {
 	return all
 }
 
-// Lookup returns a tool by the name agents know it by. Its error matches
-// [plugins.ErrNoTool], and may suggest a similar name, which can be one in others.
+// Lookup returns the tool that agents know by this name. Its error matches
+// [plugins.ErrNoTool], and may suggest a similar name: that of another tool, or one of others.
 func (c *Catalog) Lookup(name string, others ...string) (*Tool, error) {
 	view := c.registry.View()
 	settings := settingsIn(view)

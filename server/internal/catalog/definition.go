@@ -101,13 +101,13 @@ func (c *Catalog) callableBy(t *Tool) []string {
 	return names
 }
 
-// Sends reports whether the tool's own requests may carry a secret.
+// Sends reports whether the tool's own requests may carry the secret with this name.
 func (t *Tool) Sends(secret string) bool {
 	return t.Plugin != nil && slices.ContainsFunc(t.Plugin.Grant.HTTP, func(r host.HTTPRule) bool { return r.Secret == secret })
 }
 
-// Sends reports whether requests of a tool may carry a secret: its own, or those of tools
-// that its plugin may call.
+// Sends reports whether requests of a tool may carry the secret with this name: its own
+// requests, or those of tools that its plugin may call.
 func (c *Catalog) Sends(t *Tool, secret string) bool {
 	return c.sends(t, secret, map[string]bool{})
 }

@@ -31,7 +31,7 @@ const (
 	inSchema      = 1.0 // other texts of the schemas
 )
 
-// An Entry is a tool that can be found.
+// An Entry is a tool that a search can find.
 type Entry struct {
 	Tool        *abi.Tool
 	Name        string // name for agents

@@ -14,10 +14,10 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Limits bound one call. A zero field is decided by the next in this order: the caller,
-// the tool's manifest, the operator, the host.
+// Limits bound one call. Each limit is set by the first of these that does not leave it at
+// zero: the caller, the tool's manifest, the operator, the host.
 type Limits struct {
-	Fuel       int64         `json:"fuel,omitempty"`   // units
+	Fuel       int64         `json:"fuel,omitempty"`   // units of fuel
 	Memory     int64         `json:"memory,omitempty"` // bytes of linear memory
 	Output     int64         `json:"output,omitempty"` // bytes written to all streams
 	Timeout    time.Duration `json:"-"`                // time limit of a call that its caller waits for
@@ -27,7 +27,7 @@ type Limits struct {
 // The most a tool may ask for, unless the operator says otherwise. The times are
 // [background.DefaultMaxTimeout].
 const (
-	DefaultMaxFuel   = 10_000_000_000_000 // units
+	DefaultMaxFuel   = 10_000_000_000_000 // units of fuel
 	DefaultMaxMemory = 1 << 30            // bytes of linear memory
 	DefaultMaxOutput = 256 << 20          // bytes written to all streams
 )
@@ -48,8 +48,8 @@ func (l Limits) atMost(m Limits) Limits {
 	}
 }
 
-// Policy returns the host's policy for these limits. Grants are added where the plugin is
-// known.
+// Policy returns the host's policy for these limits. Grants are added later, where the plugin
+// is known.
 func (l Limits) Policy() host.Policy {
 	return host.Policy{Fuel: l.Fuel, Memory: l.Memory, Output: l.Output, Timeout: l.Timeout}
 }
@@ -60,8 +60,9 @@ type Park string
 // Which calls are parked. The zero value is ParkOverdue.
 const (
 	// ParkOverdue parks the calls of tools that support background runs, after
-	// Terms.ParkAfter. It parks any other call at the default time limit, which nobody
-	// chose for it. A limit set by the caller or the tool's manifest ends the call.
+	// Terms.ParkAfter. Any other call is parked when it reaches the default time limit,
+	// because nobody chose that limit for it. A limit that the caller or the tool's manifest
+	// has set ends the call instead.
 	ParkOverdue Park = "overdue"
 	ParkHinted  Park = "hinted" // calls of tools that support background runs
 	ParkAll     Park = "all"    // all calls
@@ -183,7 +184,8 @@ func mebibytes(n int64) string {
 	return strconv.FormatFloat(float64(n)/(1<<20), 'g', 3, 64) + " MiB"
 }
 
-// Limit returns the limits of one call.
+// Limit returns the limits of one call. The parameter wanted holds the limits that the caller
+// wants.
 func (t *Tool) Limit(wanted Limits) Limits { return t.Settings.Rules().limits(wanted, t.Tool) }
 
 // Deadline returns the deadline of a background run: the one that the agent asked for, or
@@ -219,16 +221,17 @@ func (t *Tool) parksOverdue() bool {
 
 // A Budget holds the time limits of a call that may be parked.
 type Budget struct {
-	Park     time.Duration // when the call continues in the background
-	Deadline time.Duration // when the call ends
+	Park     time.Duration // time after which the call continues in the background
+	Deadline time.Duration // time after which the call ends
 }
 
-// Budget returns the time limits of a call that has these limits and belongs to a session.
-// The parameters asked and parkAfter are the caller's own; 0 means none. It returns false
-// for a call that is not parked: its tool never is, or the caller's own limit ends it first.
+// Budget returns the time limits of a call that has these limits and belongs to a session. The
+// parameters asked and parkAfter are the caller's own time limit and wait; 0 means none. It
+// returns false for a call that is not parked, because its tool never is, or because the
+// caller's own limit ends it first.
 //
-// A tool can only shorten the wait. A parked call has at least ParkedTime more, whatever the
-// limits of calls that callers wait for.
+// The tool's manifest can only shorten the wait. A parked call has at least ParkedTime more,
+// whatever the limits of calls that callers wait for.
 func (t *Tool) Budget(limits Limits, asked, parkAfter time.Duration) (Budget, bool) {
 	r := t.Settings.Rules()
 	if t.parksOverdue() && asked == 0 {

@@ -47,7 +47,8 @@ func (l Listings) Defers(name string, never bool) bool {
 	return ok && l[key] == ListBySearch && (key == name || !never)
 }
 
-// MatchingKey returns the key that applies to a tool in a table of names and patterns.
+// MatchingKey returns the key that applies to the tool with this name, in a table whose keys
+// are names and patterns.
 func MatchingKey[V any](table map[string]V, name string) (key string, ok bool) {
 	if _, ok := table[name]; ok {
 		return name, true

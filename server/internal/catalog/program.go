@@ -20,7 +20,8 @@ type Program struct {
 	tools map[string]*gotool.Loaded
 }
 
-// NewProgram loads the program's tools. Close it when done.
+// NewProgram loads the program's tools, none of which may have a reserved name. Close the
+// Program when done.
 func NewProgram(cfg gotool.Config, reserved []string, tools []gotool.Tool) (*Program, error) {
 	p := &Program{caller: gotool.NewCaller(cfg), reserved: reserved, tools: map[string]*gotool.Loaded{}}
 	for _, t := range tools {

@@ -13,14 +13,14 @@ import (
 
 // Limits of the answer to a search.
 const (
-	DefaultFound = 5        // tools that a search returns, unless it asks for more or fewer
-	MaxFound     = 200      // most tools that a search can return
+	DefaultFound = 5        // number of tools that a search returns by default
+	MaxFound     = 200      // maximum number of tools that a search can return
 	maxFoundSize = 24 << 10 // maximum size of the tools returned to an agent or a script, in bytes, unless one alone is larger
 	maxFoundBy   = 20       // maximum number of tools returned to an agent or a script
 )
 
-// Search answers an agent: it searches among all tools that the agent may call, and among
-// those of its own tools that it finds by search.
+// Search answers the search of an agent. It searches among all tools that the agent may call,
+// and among own: those of the agent's own tools that are found by search only.
 func (c *Catalog) Search(query string, limit int, own []Entry) wire.Declarations {
 	return c.search(append(c.entries(), own...), query, min(limit, maxFoundBy), maxFoundSize, everything)
 }
@@ -41,8 +41,8 @@ func (c *Catalog) SearchFor(t *Tool) func(host.ToolSearch) abi.FoundTools {
 }
 
 // Declarations returns TypeScript declarations of up to limit tools that match words of the
-// query, best first. An empty query finds all of them, sorted by name. The limit is between
-// 1 and [MaxFound].
+// query, best matches first. An empty query finds all of them, sorted by name. The limit must
+// be between 1 and [MaxFound].
 func (c *Catalog) Declarations(query string, limit int) wire.Declarations {
 	answer := c.search(c.entries(), query, min(max(limit, 1), MaxFound), math.MaxInt, everything)
 	answer.Hint = ""

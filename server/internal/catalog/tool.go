@@ -50,7 +50,7 @@ type Backend interface {
 	Call(ctx context.Context, req host.Call) (abi.Result, error)
 }
 
-// OfPlugin returns a tool of a plugin.
+// OfPlugin returns the Tool for a tool of a plugin.
 func OfPlugin(t *plugins.Tool, s Settings) *Tool {
 	return &Tool{Tool: t.Tool, Name: t.Name, Plugin: t.Plugin, Settings: s, Backend: t}
 }
@@ -67,7 +67,8 @@ func (t *Tool) PluginName() string {
 	return t.Plugin.Manifest.Name
 }
 
-// SameVersion returns an error if the tool is not the one a run was made for.
+// SameVersion returns an error if the tool has another version than the one that a run was
+// made for.
 func (t *Tool) SameVersion(run engine.Run) error {
 	version, err := t.Version()
 	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
@@ -101,9 +102,9 @@ func (t *Tool) Provider() engine.Provider {
 	return engine.Provider{Kind: KindWasm, Plugin: m.Name, PluginVersion: m.Version}
 }
 
-// Admit makes the checks before the tool runs, except for a person's approval: valid
-// arguments, and grants. It returns the arguments of the call, and how many values in them
-// it had to correct.
+// Admit makes the checks that come before a tool runs, except for a person's approval: that
+// the arguments are valid, and that the tool has the grants it needs. It returns the arguments
+// of the call, and how many values in them it had to correct.
 func (t *Tool) Admit(args Args) (_ Args, corrected int, err error) {
 	args, corrected, problems := t.Fit(args)
 	if len(problems) > 0 {
@@ -112,8 +113,8 @@ func (t *Tool) Admit(args Args) (_ Args, corrected int, err error) {
 	return args, corrected, t.granted()
 }
 
-// AdmitStored is like Admit, but for arguments that were admitted before: they fit as they
-// are, or are refused.
+// AdmitStored is like Admit, but for arguments that were admitted before: it refuses those
+// that do not fit, and corrects nothing.
 func (t *Tool) AdmitStored(args Args) error {
 	if problems := t.CheckObject(args); len(problems) > 0 {
 		return reason.BadArgs(t.Name, problems)
@@ -148,12 +149,12 @@ func closed(h abi.Hints) bool { return h.OpenWorld != nil && !*h.OpenWorld }
 // CallsTools reports whether the tool may call others, which a person may have to approve.
 func (t *Tool) CallsTools() bool { return t.Plugin == nil || len(t.Plugin.Grant.Tools) > 0 }
 
-// Restartable reports whether a run of the tool may start over after a crash, if it has
-// done nothing that must not be done twice. The host has to know of everything the plugin
-// does.
+// Restartable reports whether a run of the tool may start over after a crash, if it has done
+// nothing that must not be done twice. This is only possible if the host knows of everything
+// that the plugin does.
 func (t *Tool) Restartable() bool { return t.Plugin != nil && len(t.Plugin.Grant.Files) == 0 }
 
-// MaxArgs bounds the arguments of a call, in bytes.
+// MaxArgs is the maximum size of the arguments of a call, in bytes.
 const MaxArgs = 8 << 20
 
 // Args are arguments that were parsed strictly: a JSON object in UTF-8 without repeated
@@ -162,8 +163,8 @@ type Args = strictjson.Object
 
 var noArgs, _ = strictjson.Parse([]byte("{}"))
 
-// ParseArgs returns the arguments of a call, which may have been parsed already. The error
-// is for the agent.
+// ParseArgs returns the arguments of a call, which may have been parsed already. The text of
+// the error is meant for the agent.
 func ParseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 	size := max(len(raw), len(parsed.Raw()))
 	switch {
