@@ -1,5 +1,5 @@
-// Package cluster describes the hosts that share an engine for background runs to each other, and finds
-// plugins that differ between them.
+// Package cluster describes the hosts that share an engine for background runs to each other,
+// and finds plugins that differ between them.
 package cluster
 
 import (
@@ -22,7 +22,7 @@ type Config struct {
 	Process      string // random id of this process
 	Name         string // display name; empty means the name of the machine
 	Version      string // version of the program
-	SharedEngine bool   // other hosts may share the engine
+	SharedEngine bool   // whether other hosts may share the engine
 	Workers      Workers
 	Logger       *slog.Logger
 }
@@ -57,7 +57,8 @@ type description struct {
 	Plugins []wire.HostPlugin `json:"plugins"`
 }
 
-// About describes this host with its plugins to the others, for [engine.Offer].
+// About returns the description of this host and its plugins that other hosts get, for
+// [engine.Offer].
 func (c *Cluster) About(plugins []wire.HostPlugin) json.RawMessage {
 	plugins = append([]wire.HostPlugin{}, plugins...)
 	slices.SortFunc(plugins, func(a, b wire.HostPlugin) int {
