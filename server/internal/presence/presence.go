@@ -48,9 +48,9 @@ func (c *Clients) List() []wire.ClientConnection {
 	return out
 }
 
-// Begin records a request of a client, for transports. Call end when the request is
-// answered. The id distinguishes connections, and client is the key by which limits are
-// counted.
+// Begin records a request of a client. Transports call it for each request, and call the
+// function end once the request is answered. The parameter id identifies the connection, and
+// client is the key by which the limits of the client are counted.
 func (c *Clients) Begin(id, client string, of wire.ClientConnection) (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *Clients) Begin(id, client string, of wire.ClientConnection) (end func()
 	}
 }
 
-// Remove removes a connection that has ended, for transports.
+// Remove removes a connection. Transports call it when the connection has ended.
 func (c *Clients) Remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
