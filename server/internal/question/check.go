@@ -12,17 +12,17 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ErrAskAgain is what a Func returns if its caller ends the call, to repeat it with the
+// ErrAskAgain is returned by a Func if its caller ends the call, to repeat it with the
 // answers.
 var ErrAskAgain = errors.New("the caller calls again with the answers")
 
-// MaxAskAgain is how long a caller may take to call again.
+// MaxAskAgain is the time that a caller has to repeat a call after [ErrAskAgain].
 const MaxAskAgain = time.Hour
 
-// Check checks an answer to the question with that key. The action must be accept,
+// Check checks an answer to the question with that key. The answer's action must be accept,
 // decline or cancel. Only an accepted answer has content, which must fit the question's
-// schema. The error matches [abi.ErrAnswer], or [abi.ErrQuestions] if the question's
-// schema is invalid.
+// schema. The error matches [abi.ErrAnswer], or [abi.ErrQuestions] if the question's schema is
+// invalid.
 func Check(key string, q abi.Question, a abi.Answer) error {
 	form, err := compileForm(key, q)
 	if err != nil {
@@ -51,8 +51,8 @@ func Check(key string, q abi.Question, a abi.Answer) error {
 // A Func asks a user, and returns the answers.
 type Func = func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 
-// Checked returns a function that refuses questions whose schema is invalid or not a form
-// of MCP, and answers that do not fit. Nil stays nil.
+// Checked returns a function that calls ask, but refuses questions whose schema is invalid or
+// not a form of MCP, and answers that do not fit. If ask is nil, Checked returns nil.
 func Checked(ask Func) Func {
 	if ask == nil {
 		return nil

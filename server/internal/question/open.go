@@ -131,11 +131,11 @@ func (r *Registry) poll(ctx context.Context, runs []engine.Run, local <-chan str
 	}
 }
 
-// maxMessage bounds what an agent sees of a question's message, in characters.
+// maxMessage is the maximum length of a question's message as an agent sees it, in characters.
 const maxMessage = 500
 
-// Messages returns the messages of questions, cleaned for a model, in at most room
-// characters together.
+// Messages returns the messages of questions, cleaned for a model. The parameter room is the
+// maximum length of all of them together, in characters.
 func Messages(open map[string]abi.Question, room int) (texts []string) {
 	for _, key := range slices.Sorted(maps.Keys(open)) {
 		text := []rune(strings.Join(strings.Fields(output.Clean([]byte(open[key].Message))), " "))

@@ -16,11 +16,11 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A Registry holds the open questions of background runs on this host. Those of a suspended
-// run are stored with it, see [WithOperation]; a run that starts over asks again. It is safe
-// for concurrent use. Set the exported fields before the first run asks.
+// A Registry holds the open questions of background runs on this host. The questions of a
+// suspended run are stored with it, see [WithOperation]; a run that starts over asks again. A
+// Registry is safe for concurrent use. Set the exported fields before the first run asks.
 type Registry struct {
-	SharedEngine bool // other hosts answer too: questions are stored with running runs as well
+	SharedEngine bool // whether other hosts answer too: then questions are stored with running runs as well
 	Mailbox      func(session, run string) Mailbox
 	Log          *slog.Logger
 
@@ -40,8 +40,8 @@ type waiting struct {
 	done      chan struct{} // closed when nothing is open
 }
 
-// PollInterval is how often a host checks whether another one has received answers, or
-// asks.
+// PollInterval is how often a host checks whether another one has received answers, or has
+// asked questions.
 const PollInterval = time.Second
 
 // An Asker asks the user of a run, one round after the other.
@@ -72,8 +72,9 @@ func (a *Asker) Ask(ctx context.Context, run Run, q abi.Questions) (abi.Answers,
 	return a.registry.ask(ctx, run, a.round, q)
 }
 
-// ForRun returns a function that asks the user of a run that continues or starts over. Its
-// rounds are numbered from the time that the run has taken so far, so that no key repeats.
+// ForRun returns a function that asks the user of a run that continues or starts over. The
+// number of its first round comes from the time that the run has taken so far, so that no key
+// repeats.
 func (r *Registry) ForRun(run engine.Run) Func {
 	a := NewAsker(r, int(run.Elapsed(time.Now()).Milliseconds()))
 	return func(ctx context.Context, q abi.Questions) (abi.Answers, error) {

@@ -29,8 +29,8 @@ type operation struct {
 type operationKey struct{}
 
 // WithOperation returns a context for the questions of an operation of a run that can be
-// suspended while it asks. While they are stored as open, open holds the operation's number,
-// otherwise 0.
+// suspended while it asks. While the questions are stored as open, the parameter open holds
+// the operation's number, otherwise 0.
 func WithOperation(ctx context.Context, number int32, open *atomic.Int32) context.Context {
 	return context.WithValue(ctx, operationKey{}, &operation{number: number, open: open})
 }
