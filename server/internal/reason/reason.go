@@ -163,9 +163,9 @@ func retry(limit *engine.LimitError) time.Duration {
 	return 5 * time.Second
 }
 
-// TextOf returns the text of an error as the caller of the tool sees it, who knows which tool
-// that is.
-// Errors that name things only the operator may see have a separate text.
+// TextOf returns the text of an error as the caller of a tool sees it: without the name of the
+// tool, which the caller knows. Errors that name things only the operator may see have a
+// separate text.
 func TextOf(err error) string {
 	if call, ok := errors.AsType[*host.CallError](err); ok {
 		err = call.Err
@@ -179,7 +179,7 @@ func TextOf(err error) string {
 	return err.Error()
 }
 
-// LimitText returns what an agent sees of a limit that refused a run.
+// LimitText returns the text that an agent sees if its run was refused because of a limit.
 func LimitText(e *engine.LimitError) string {
 	active := strings.Join(e.Active, ", ")
 	switch {
@@ -209,7 +209,7 @@ func LimitText(e *engine.LimitError) string {
 }
 
 // Explain turns an error into what the agent sees: what is wrong, and what to do about it.
-// Errors that the agent can correct end here; others are also returned, for callers and logs.
+// Errors that the agent can correct are not returned; others are, for callers and logs.
 func Explain(err error) (abi.Result, error) {
 	r := Of(err)
 	switch r.Code {
@@ -235,11 +235,12 @@ func Explain(err error) (abi.Result, error) {
 	return ToolError("%s", r.Text), err
 }
 
-// NotFound names runs that the agent may have meant. The text is the same for runs that
-// never existed, that were removed, and that belong to another session.
+// NotFound returns a text that names the runs that the agent may have meant. The text is the
+// same for runs that never existed, that were removed, and that belong to another session.
 func NotFound(err *background.NotFoundError) string { return Named(err.Error(), err.Active) }
 
-// Named adds to a text the ids that an agent may have meant.
+// Named returns a text with the ids of active runs added, because the agent may have meant one
+// of them.
 func Named(text string, active []string) string {
 	text = Clip(text, MaxText)
 	if len(active) == 0 {
@@ -254,13 +255,13 @@ func ToolError(format string, args ...any) abi.Result {
 	return abi.Result{Kind: abi.ToolError, Error: Clip(fmt.Sprintf(format, args...), MaxText)}
 }
 
-// Limits of error texts made here, in bytes.
+// Maximum sizes of the error texts that this package makes, in bytes.
 const (
 	MaxText    = 4 << 10
-	MaxProblem = 300 // one of several problems
+	MaxProblem = 300 // text of one of several problems
 )
 
-// Clip cuts a text to a number of bytes.
+// Clip cuts a text to a maximum number of bytes.
 func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -268,7 +269,7 @@ func Clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// List returns problems on one line.
+// List returns the problems as a text of one line.
 func List(problems []abi.Problem) string {
 	lines := make([]string, len(problems))
 	for i, p := range problems {
