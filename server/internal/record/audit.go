@@ -98,9 +98,10 @@ func (a *Auditor) Call(note Note, session string, dryRun bool, began time.Time, 
 	a.log.Append(e)
 }
 
-// Refusals counts, by the tool called, the refused calls that one call makes: calls of tools
-// that were not granted, or that are the agent's own. Calls that are refused later are
-// recorded as calls. It is safe for concurrent use.
+// Refusals counts the calls of tools that a call makes and that are refused because the tool
+// was not granted, or is one of the agent's own. It counts them by the tool that was to be
+// called. Calls that a later check refuses are recorded as calls. It is safe for concurrent
+// use.
 type Refusals struct {
 	audit Auditor
 	from  Source
@@ -109,10 +110,10 @@ type Refusals struct {
 	times map[string]int
 }
 
-// Refusals returns an empty count of the refusals to a call.
+// Refusals returns a new Refusals, without counts, for the call that the source describes.
 func (a Auditor) Refusals(from Source) *Refusals { return &Refusals{audit: a, from: from} }
 
-// Add adds a number of refused calls of a tool.
+// Add adds a number of refused calls of the tool with this name.
 func (r *Refusals) Add(name string, times int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +139,8 @@ func (r *Refusals) Write() {
 	}
 }
 
-// Exchange records an HTTP request of a plugin, or one hop of it. A refusal names the host.
+// Exchange records an HTTP request of a plugin, or one hop of a request that is redirected.
+// For a refused request it records the host, too.
 func (a *Auditor) Exchange(from Source, x host.Exchange) {
 	measureExchange(a.metrics, from.Tool, x)
 	if a.log == nil {

@@ -27,8 +27,8 @@ const (
 )
 
 // Figures holds the latest direct calls of a Service, totals by tool, and the history of the
-// last hour. All of it is bounded and in memory, and begins with the process. It is for
-// operators: see [CallQuery]. It is safe for concurrent use.
+// last hour. All of these are limited in size, are kept in memory only, and begin with the
+// process. Figures is for operators: see [CallQuery]. It is safe for concurrent use.
 type Figures struct {
 	stats    func() (background.Stats, host.Stats)
 	sampling sync.Mutex
@@ -41,8 +41,8 @@ type Figures struct {
 	past  history
 }
 
-// NewFigures returns figures without a call. The function stats returns the statistics of
-// runs and of the host.
+// NewFigures returns empty Figures. The function stats returns the statistics of runs and of
+// the host.
 func NewFigures(stats func() (background.Stats, host.Stats)) *Figures {
 	return &Figures{stats: stats, tools: map[string]*toolFigures{}}
 }
@@ -132,17 +132,17 @@ func (t *toolFigures) add(c *calledTool) {
 	t.hour.add(c)
 }
 
-// CallQuery selects calls. Its zero value selects all, which is for operators.
+// CallQuery selects calls. Its zero value selects all calls, which only operators may see.
 type CallQuery struct {
 	Session string // only calls of this session
-	Owner   string // only calls of sessions whose key has this prefix, such as those of a user
+	Owner   string // only calls of sessions whose name has this prefix, such as those of a user
 	Tool    string // only calls of this tool
 	Failed  bool   // only unsuccessful calls
 	Limit   int    // at most this many; 0 means no limit
 }
 
-// Calls returns the latest direct calls, of the 500 that are remembered, newest first.
-// Their diagnoses are for operators only.
+// Calls returns the calls that the query selects among the latest 500 direct calls, newest
+// first. Their diagnoses are for operators only.
 func (f *Figures) Calls(q CallQuery) []wire.CallRecord {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -170,7 +170,7 @@ func (c *calledTool) record() wire.CallRecord {
 	}
 }
 
-// Tools returns totals of the direct calls by tool, most used first.
+// Tools returns the totals of the direct calls for each tool, most used first.
 func (f *Figures) Tools() []wire.ToolFigures {
 	f.mu.Lock()
 	defer f.mu.Unlock()

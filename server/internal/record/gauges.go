@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// MeasureEnd records the end of a run of this host.
+// MeasureEnd returns a function that records the end of a run of this host.
 func MeasureEnd(t *telemetry.Telemetry) func(engine.Run) {
 	return func(run engine.Run) {
 		kind, took := "", time.Duration(0)
@@ -88,8 +88,8 @@ func ObserveHosts(hosts wire.Hosts, o telemetry.Observer) {
 	o.Set(telemetry.HostsDiffer, float64(len(hosts.Differences)))
 }
 
-// ObserveKV reports the sizes of key-value stores by plugin. Those of plugins that are not
-// loaded are added up.
+// ObserveKV reports the size of key-value stores for each plugin, and one total for plugins
+// that are not loaded.
 func ObserveKV(stores wire.KVStores, plugins []*plugins.Plugin, o telemetry.Observer) {
 	loaded := map[string]bool{}
 	for _, p := range plugins {

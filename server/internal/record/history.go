@@ -28,8 +28,8 @@ type sample struct {
 	host host.Stats
 }
 
-// Follow updates the history until ctx is done. It takes samples at the start of each
-// minute, so that the changes between two samples belong to one minute.
+// Follow updates the history until ctx is done. One of its samples is taken at the start of
+// each minute, so that the changes between two samples belong to one minute.
 func (f *Figures) Follow(ctx context.Context) {
 	for {
 		now := time.Now()
@@ -44,7 +44,7 @@ func (f *Figures) Follow(ctx context.Context) {
 	}
 }
 
-// Sample adds the changes since the last sample.
+// Sample adds what has changed since the last sample to the history.
 func (f *Figures) Sample() {
 	f.sampling.Lock() // samples are added in the order of their times
 	defer f.sampling.Unlock()

@@ -16,8 +16,8 @@ import (
 type Note struct {
 	Tool     string
 	ID       string // id of the call; empty if nothing has run
-	Outer    string // id of the call that made it
-	By       string // tool that made the call
+	Outer    string // id of the call that made this one
+	By       string // tool that made this call
 	Unlisted bool   // the call is counted, but not listed
 	Known    bool   // the tool exists
 	Provider engine.Provider
@@ -26,9 +26,9 @@ type Note struct {
 	// on.
 	Corrected int
 	Run       string // id of the run, if the call is one or continues as one
-	Repeat    bool   // answered with the result of another call, which bears the cost
-	Followed  bool   // the run bears the cost
-	Held      bool   // answered while the run waits for approval
+	Repeat    bool   // the answer is the result of another call, for which the cost is counted
+	Followed  bool   // the cost is counted for the run that the caller waited for
+	Held      bool   // the call was answered while its run waited for approval
 }
 
 // Ended returns the outcome of the call for its span.
