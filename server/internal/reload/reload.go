@@ -14,9 +14,9 @@ import (
 type Config struct {
 	Registry Registry
 	Audit    Auditor
-	OnReload func(c plugins.Changes) // nil logs the problems instead
+	OnReload func(c plugins.Changes) // called with the changes of a reload; nil means that problems are logged instead
 	Offer    func()                  // offers the plugins to the hosts that share the engine
-	Tools    *Signal                 // sent when tools have changed
+	Tools    *Signal                 // signal that is sent when tools have changed
 	Logger   *slog.Logger
 }
 
@@ -98,7 +98,7 @@ func (r *Reloader) Watch(on bool) {
 	}
 }
 
-// Close stops watching for good, and waits for a reload that is under way.
+// Close stops watching, permanently, and waits for a reload that is in progress.
 func (r *Reloader) Close() {
 	r.mu.Lock()
 	r.closed = true

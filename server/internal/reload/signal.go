@@ -13,8 +13,9 @@ type Signal struct {
 	subscribers map[chan struct{}]func() bool // each with the function that releases its context
 }
 
-// Subscribe returns a channel that receives a value when the signal is sent. Values before
-// the channel is read count as one. It is closed when ctx is done or the signal is closed.
+// Subscribe returns a channel that receives a value when the signal is sent. If the signal is
+// sent several times before the channel is read, the channel holds one value. It is closed
+// when ctx is done or the signal is closed.
 func (s *Signal) Subscribe(ctx context.Context) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +52,7 @@ func (s *Signal) Send() {
 	}
 }
 
-// Close ends all subscriptions, including later ones.
+// Close ends all subscriptions. The channels of later ones are closed from the start.
 func (s *Signal) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
