@@ -19,7 +19,7 @@ import (
 	"github.com/toolhost/toolhost/server/internal/runs"
 )
 
-// MaxKey bounds an idempotency key, in characters.
+// MaxKey is the maximum length of an idempotency key, in characters.
 const MaxKey = 128
 
 // CheckKey checks the idempotency key of a call in a session.
@@ -52,13 +52,13 @@ type Repeater struct {
 	Log      *slog.Logger
 }
 
-// A Call may repeat an earlier request.
+// A Call is a call that may repeat an earlier request.
 type Call struct {
 	runs.Waiter
 	Tool    *catalog.Tool
 	Args    json.RawMessage
-	Key     string // empty: none
-	Resumes string // run of the earlier request; empty: none
+	Key     string // idempotency key; empty if none
+	Resumes string // id of the run of the earlier request; empty if none
 }
 
 // Answer answers a call from the run of an earlier request. If found is false, there is
@@ -104,8 +104,8 @@ func (p Repeater) resume(ctx context.Context, c Call) (r abi.Result, found bool,
 	return r, true, err
 }
 
-// Follow waits for the run of an earlier call, for as long as the caller waits for a call,
-// and returns its result. The session then needs no notice that the run has ended.
+// Follow waits for the run of an earlier call, for as long as the caller would wait for a
+// call, and returns the run's result. The session then needs no notice that the run has ended.
 func (p Repeater) Follow(ctx context.Context, c runs.Waiter, run engine.Run) (abi.Result, error) {
 	c.Note.Repeat = true
 	return p.Follower.Follow(ctx, c, run, c.Patience)
