@@ -56,8 +56,8 @@ type Execution struct {
 	waits *Suspension // suspension of the run; set by Begin
 }
 
-// Execute calls the tool of a run, and attaches the run's sink. It depends only on the
-// record, so that a run can be executed again.
+// Execute calls the tool of a run, and attaches the run's sink. It uses nothing but the record
+// of the run, so that a run can be executed again.
 func (x *Executor) Execute(ctx context.Context, run engine.Run, sink *output.Sink) (background.Outcome, error) {
 	select {
 	case <-x.Opened:
@@ -89,10 +89,10 @@ func (x *Executor) Execute(ctx context.Context, run engine.Run, sink *output.Sin
 	return Outcome(ctx, sink, run.Timeout, r, err)
 }
 
-// Unchanged returns an error if the plugin of a run was replaced since the run was admitted
-// or approved. A schedule accepts any plugin that has the tool. Any other run needs the
-// version its arguments were checked against. So does a repeated one, because its checkpoint
-// is of that version.
+// Unchanged returns an error if the plugin of a run was replaced since the run was admitted or
+// approved. A run that a schedule fires may use any plugin that has the tool. Any other run
+// needs the version that its arguments were checked against. A run that is executed again also
+// needs its version, because its checkpoint was made by that version.
 func (x *Execution) Unchanged(tool *catalog.Tool) error {
 	if x.Schedule == "" || x.Attempt > 1 {
 		if err := tool.SameVersion(x.Run); err != nil {
@@ -117,8 +117,8 @@ func (x *Executor) Begin(ctx context.Context, run *Execution, tool *catalog.Tool
 }
 
 // Attach connects a call to the sink of the run that it is or may become, and to the caller
-// that may still wait for it; caller is nil for a run from its start. The call may be
-// suspended as a run.
+// that may still wait for it. The parameter caller is nil if the call was a run from the
+// start. The call may be suspended as a run.
 func (x *Executor) Attach(ctx context.Context, sink *output.Sink, tool *catalog.Tool, call host.Call, caller Attached) (context.Context, host.Call, *Suspension) {
 	ctx = calllog.With(ctx, sink, max(1, call.Attempt))
 	waits := &Suspension{executor: x, ctx: ctx, tool: tool, caller: caller}
@@ -151,8 +151,8 @@ func (x *Executor) Lookup(ctx context.Context, run engine.Run) (*catalog.Tool, e
 }
 
 // Readmit decides whether to start a run that was not admitted just now, but was fired by a
-// schedule or left behind by an earlier process. Everything is checked again, because the tool may be
-// missing, replaced, or no longer granted.
+// schedule or left behind by an earlier process. Everything is checked again, because the tool
+// may be missing, replaced, or no longer granted.
 func (x *Executor) Readmit(ctx context.Context, run engine.Run) error {
 	again := run.Attempt > 0
 	tool, err := x.Lookup(ctx, run)
@@ -229,7 +229,8 @@ func (x *Executor) Version(name string) string {
 	return version
 }
 
-// Provider returns the plugin or the program that a tool belongs to; zero if the tool is missing.
+// Provider returns the plugin or the program that a tool belongs to; zero if the tool is
+// missing.
 func (x *Executor) Provider(name string) engine.Provider {
 	tool, err := x.Catalog.Lookup(name)
 	if err != nil {

@@ -56,14 +56,15 @@ type Waiter struct {
 	Note     *record.Note
 	User     approval.User // decides on held calls
 	Ask      question.Func // asks the user the questions of the run; nil asks nobody
-	AskLater bool          // the user answers them in another way
+	AskLater bool          // the user can answer the questions in another way
 	OnPark   func(wire.Run)
-	Ends     string // how the caller learns of the end
+	Ends     string // text that says how the caller learns of the end of the run
 }
 
-// Follow waits for a run that a call has become, as long as the caller waits for a call, and
-// returns its result. In the meantime, the caller's user decides on held calls within the
-// run, and answers its questions; the time that this takes does not count.
+// Follow waits for a run that a call has become, at most for the duration wait, and returns
+// the result of the run. In the meantime, the caller's user decides on held calls within the
+// run, and answers its questions; the time that this takes does not count. If the run does not
+// end in time, Follow answers like [Follower.Parked].
 func (f *Follower) Follow(ctx context.Context, c Waiter, run engine.Run, wait time.Duration) (abi.Result, error) {
 	c.Note.Run, c.Note.Followed = run.ID, true
 	for left := wait; ; {
@@ -266,8 +267,8 @@ func (f *Follower) relayQuestions(ctx context.Context, c Waiter, id string) erro
 // storing is how long a caller waits for its result to be stored.
 const storing = time.Second
 
-// Stored waits until a run with the result of a call has ended, so that it makes no notice,
-// and returns its id. The id is empty if the result is not stored in time.
+// Stored waits until a run that keeps the result of a call has ended, so that its end makes no
+// notice. It returns the id of the run; the id is empty if the result is not stored in time.
 func (f *Follower) Stored(ctx context.Context, run engine.Run) (id string) {
 	checked, err := f.Runs.Check(context.WithoutCancel(ctx), run.Session, background.CheckRequest{IDs: []string{run.ID}, Wait: storing})
 	if err != nil || !checked.Reports[0].Run.Final() {
@@ -322,7 +323,8 @@ var (
 	ErrClosing = errors.New("the server is shutting down")
 )
 
-// CancelsKeyed reports whether the end of a caller's context stops its keyed call.
+// CancelsKeyed reports whether a call with an idempotency key stops when its caller's context
+// ends for this cause.
 func CancelsKeyed(cause error) bool {
 	return errors.Is(cause, ErrCancel) || errors.Is(cause, question.ErrAskAgain)
 }

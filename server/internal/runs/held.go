@@ -23,7 +23,7 @@ type HeldCall struct {
 	Approval approval.Call           // what approvers see
 	Nested   bool                    // a tool makes the call
 	Resumes  string                  // run of the earlier request that this one resumes; empty if none
-	Run      background.SpawnRequest // run of the call
+	Run      background.SpawnRequest // request for the run that the call becomes
 	// Make makes the call, once it is approved.
 	Make func(ctx context.Context) (abi.Result, error)
 }

@@ -122,8 +122,8 @@ func (v Session) check(ctx context.Context, r background.CheckRequest) (backgrou
 	return v.Manager.Check(ctx, v.Name, r)
 }
 
-// Check returns runs with everything they have, but no more than large bytes of their
-// results and contents; 0 means no limit.
+// Check returns runs with all their parts. The parameter large is the maximum size of their
+// results and content together, in bytes; 0 means no limit.
 func (v Session) Check(ctx context.Context, r background.CheckRequest, large int) (wire.Runs, error) {
 	checked, err := v.check(ctx, r)
 	if err != nil {
@@ -151,7 +151,7 @@ func (v Session) Check(ctx context.Context, r background.CheckRequest, large int
 	return out, nil
 }
 
-// Watch returns a channel of events from now on. It is closed when ctx is done.
+// Watch returns a channel with the events from now on. It is closed when ctx is done.
 func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 	to := make(chan wire.Event)
 	if v.isNobody() {
@@ -196,7 +196,7 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	return newNotices(shown, more, v.Files), nil
 }
 
-// SelectNotices is like Notices, but only for the runs for which want returns true.
+// SelectNotices is like Notices, but only returns notices of runs for which want returns true.
 func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Run) bool) (wire.Notices, error) {
 	const first = 100
 	pending, more, err := v.Manager.Pending(ctx, v.Name, first)
@@ -229,7 +229,8 @@ func newNotices(shown []engine.Run, more int, kept bool) wire.Notices {
 	return out
 }
 
-// Questions returns the open questions of a run to its user, by key.
+// Questions returns the questions that a run has asked its user and that are still open, by
+// key.
 func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Question, error) {
 	run, err := v.Find(ctx, id)
 	if err != nil {
@@ -238,7 +239,7 @@ func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Quest
 	return v.Follower.Questions.Open(ctx, run), nil
 }
 
-// Asked returns a channel that is closed once a run asks its user something.
+// Asked returns a channel that is closed once one of these runs asks its user something.
 func (v Session) Asked(ctx context.Context, ids []string) (asked <-chan struct{}, stop func()) {
 	runs := make([]engine.Run, len(ids))
 	for i, id := range ids {

@@ -59,10 +59,11 @@ func withSink(call host.Call, sink *output.Sink, log *slog.Logger) host.Call {
 	return call
 }
 
-// maxSummary bounds the summary that a tool gives its run, in characters.
+// maxSummary is the maximum length of the summary that a tool gives its run, in characters.
 const maxSummary = 500
 
-// Outcome turns the end of a call into the end of its run, which has a time limit.
+// Outcome turns the end of a call into the outcome of its run. The parameter limit is the time
+// limit of the run.
 func Outcome(ctx context.Context, sink *output.Sink, limit time.Duration, r abi.Result, err error) (background.Outcome, error) {
 	sink.Cost(shape.CostOf(r.Usage))
 	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary), Diagnosis: shape.DiagnosisOf(err)}

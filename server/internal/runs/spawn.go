@@ -99,7 +99,7 @@ func (s *Spawn) Find(ctx context.Context, name string) (*catalog.Tool, error) {
 }
 
 // Prepare prepares the run of a tool with admitted arguments. An error that matches
-// [plugins.ErrReplaced] means that there is a new tool.
+// [plugins.ErrReplaced] means that the tool was replaced by a new one.
 func (s *Spawn) Prepare(ctx context.Context, tool *catalog.Tool, args json.RawMessage, timeout time.Duration) error {
 	version, err := s.Version(tool)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Spawn) Prepare(ctx context.Context, tool *catalog.Tool, args json.RawMe
 	return nil
 }
 
-// Plan plans a schedule, and in a dry run also a run.
+// Plan plans a schedule, without storing it, or, in a dry run, a run.
 func (s *Spawn) Plan(ctx context.Context, tool *catalog.Tool, dryRun bool) error {
 	if s.When != nil {
 		return s.planSchedule(dryRun)

@@ -25,8 +25,8 @@ import (
 	"github.com/toolhost/toolhost/server/internal/shape"
 )
 
-// SuspendAfter is how long a run waits before it gives up its instance and its slot,
-// unless others need them. Only tests change it.
+// SuspendAfter is how long a run waits before it gives up its instance and its slot; if others
+// need them, it gives them up at once. Only tests change it.
 var SuspendAfter = 250 * time.Millisecond
 
 // A Suspension lets a run give up its instance while it waits. If the run calls a tool
@@ -50,12 +50,12 @@ type Suspension struct {
 
 // An Attached is the caller's end of a direct call, which may have become a run.
 type Attached interface {
-	Into(call host.Call) host.Call  // reports to the caller too, while it waits
+	Into(call host.Call) host.Call  // returns a call that also reports to the caller, while the caller waits
 	Park(ctx context.Context) error // makes the call a run, and returns once it is one
 	Parked() <-chan struct{}        // closed when the call has become a run
 }
 
-// A ChildCall is a call by a tool that may become a child run.
+// A ChildCall is a call that a tool makes and that may become a child run.
 type ChildCall struct {
 	Caller        *catalog.Tool
 	Session, Tool string
@@ -65,7 +65,8 @@ type ChildCall struct {
 	Locale        string
 }
 
-// A Child is a call by a tool that has passed its checks, and can become a child run.
+// A Child is a call that a tool makes, that has passed its checks, and that can become a child
+// run.
 type Child struct {
 	Tool *catalog.Tool
 	Args catalog.Args
@@ -130,7 +131,7 @@ func (s *Suspension) Outcome(sink *output.Sink, r abi.Result) background.Outcome
 	return background.Outcome{Suspend: s.kept}
 }
 
-// Keep stores a state, together with the runs that begin with it.
+// Keep stores a state of the run, together with the child runs that begin with it.
 func (s *Suspension) Keep(k host.SavedState) error {
 	if err := s.executor.Versions.Keep(s.ctx, s.tool.Plugin, k.Image); err != nil {
 		if !k.Hold {

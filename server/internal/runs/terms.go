@@ -27,7 +27,7 @@ type Terms struct {
 	Trace string `json:"trace,omitempty"`
 }
 
-// Traced encodes the terms with the span of a context.
+// Traced encodes the terms, with the span of the context as Trace.
 func (t Terms) Traced(ctx context.Context) json.RawMessage {
 	t.Trace = telemetry.Link(ctx)
 	switch t {
@@ -67,16 +67,16 @@ func bind(raw json.RawMessage, to approval.Binding) (json.RawMessage, error) {
 	return t.encode(), err
 }
 
-// maxTitle bounds the title of a run, in characters.
+// maxTitle is the maximum length of the title of a run, in characters.
 const maxTitle = 120
 
-// Title returns the title of the runs of a tool: its own, cut to maxTitle.
+// Title returns the title for runs of a tool: the title of the tool, cut to maxTitle.
 func Title(tool *catalog.Tool) string {
 	title := []rune(strings.TrimSpace(tool.Tool.Title))
 	return strings.TrimSpace(string(title[:min(len(title), maxTitle)]))
 }
 
-// MaxLocale bounds the locale of a call or a run, in bytes.
+// MaxLocale is the maximum length of the locale of a call or a run, in bytes.
 const MaxLocale = 64
 
 // localeText matches the characters of BCP 47.
