@@ -18,17 +18,17 @@ import (
 // scope is where the keys and the revocations are stored.
 var scope = engine.Scope{Name: "seals"}
 
-// maxRevoked bounds the revocations that are stored.
+// maxRevoked is the maximum number of revocations that are stored.
 const maxRevoked = 100_000
 
 // ErrInvalid reports a text that no host of this engine sealed, or that was sealed so
 // long ago that its key is gone.
 var ErrInvalid = errors.New("this server did not issue it")
 
-// A Sealer signs data that clients carry for a server. Clients can read it, but not change
-// it. All hosts of an engine accept each other's seals, and a host accepts those of its
-// earlier processes, as long as the engine keeps its runs. A seal is valid for at least 24
-// hours. A Sealer is safe for concurrent use.
+// A Sealer signs data that clients carry for a server. Clients can read it, but not change it.
+// All hosts of an engine accept each other's seals. If the engine keeps its runs beyond the
+// life of a process, a host also accepts the seals of its earlier processes. A seal is valid
+// for at least 24 hours. A Sealer is safe for concurrent use.
 type Sealer struct {
 	engine engine.Engine
 	keys   ring
@@ -37,8 +37,8 @@ type Sealer struct {
 // New returns a Sealer for an engine.
 func New(e engine.Engine) *Sealer { return &Sealer{engine: e, keys: ring{engine: e}} }
 
-// Seal returns body with a signature, as a text of letters, digits and . _ -. Only Open with
-// the same purpose accepts it.
+// Seal returns body with a signature, as a text of letters, digits and the characters . _ and
+// -. Only Open with the same purpose accepts it.
 func (s *Sealer) Seal(ctx context.Context, purpose string, body []byte) (string, error) {
 	k, err := s.keys.current(ctx)
 	if err != nil {
