@@ -26,7 +26,7 @@ type Link struct {
 	Tool    string    // tool that was called
 	Name    string    // name of the secret
 	Hosts   []string  // hosts that may receive the value
-	Expires time.Time // an hour after the call
+	Expires time.Time // when the link expires: an hour after the call
 }
 
 // answers reports whether a link is for the same secret, and for the same tool and session.
@@ -42,11 +42,11 @@ type Links struct{ store *Store }
 // Without it, calls create no links.
 func (l *Links) ServeAt(page string) { l.store.pending.serveAt(page) }
 
-// Link returns the link with a token. The error matches [reason.ErrLink].
+// Link returns the link that has the given token. The error matches [reason.ErrLink].
 func (l *Links) Link(token string) (Link, error) { return l.store.pending.find(token, false) }
 
-// Use sets the secret and voids the link. If [User.Set] fails, the link stays valid. The
-// error matches [reason.ErrLink], or comes from Set.
+// Use sets the secret of the link that has the given token, and voids the link. If [User.Set]
+// fails, the link stays valid. The error matches [reason.ErrLink], or comes from Set.
 func (l *Links) Use(ctx context.Context, token, value string) error {
 	link, err := l.store.pending.find(token, true) // so that only one request uses it
 	if err != nil {

@@ -57,8 +57,8 @@ func (s *Store) lacked(ctx context.Context, c Call, r abi.Result) (need Link, ok
 	return need, ok
 }
 
-// Missing says how to set each secret of its user that a call may send and that has no
-// value: for four secrets at most.
+// Missing says how to set the secrets of the call's user that the call may send and that have
+// no value: one text for each, for at most four secrets.
 func (s *Store) Missing(ctx context.Context, c Call) (texts []string) {
 	v := s.User("").vault
 	if v == nil {
@@ -84,8 +84,8 @@ func (l Link) howToSet(url string) string {
 	return fmt.Sprintf("the secret %q has no value: %s", l.Name, how)
 }
 
-// Explain adds to the result of a call how to set the secret that it lacked. That is for
-// users, not for plugins.
+// Explain adds to the result of a call how to set the secret that the call lacked. The result
+// is then for users, not for plugins.
 func (s *Store) Explain(ctx context.Context, c Call, r abi.Result) abi.Result {
 	need, ok := s.lacked(ctx, c, r)
 	if !ok {

@@ -30,7 +30,7 @@ type Audit interface {
 // Config configures a Store. All fields are required.
 type Config struct {
 	Engine     engine.Engine
-	Configured func() host.Secrets        // secrets in force; the secrets of users are in a *vault.Vault
+	Configured func() host.Secrets        // secrets in force; users can have secrets only if this is a *vault.Vault
 	DryRun     func(context.Context) bool // whether a context belongs to a dry run
 	Audit      Audit
 	Log        *slog.Logger
@@ -68,8 +68,8 @@ func (s *Store) user(name string, configured host.Secrets) User {
 // Links returns the links of the store.
 func (s *Store) Links() *Links { return &Links{s} }
 
-// Renew encrypts with the first key what was encrypted with another, so that the operator
-// can remove the other.
+// Renew encrypts with the first key whatever was encrypted with another key, so that the
+// operator can remove the other key.
 func (s *Store) Renew(ctx context.Context) error {
 	if s.User("").vault == nil {
 		return nil
