@@ -62,7 +62,7 @@ var limitKinds = map[abi.Limit]wire.ErrorKind{
 	abi.LimitFuel: wire.KindFuelExhausted, abi.LimitMemory: wire.KindMemoryLimit, abi.LimitOutput: wire.KindOutputLimit,
 }
 
-// ErrorKind returns the reason why a run failed from the end of its call.
+// ErrorKind derives the reason why a run failed from the end of its call.
 func ErrorKind(r abi.Result, err error) wire.ErrorKind {
 	switch {
 	case r.Kind == abi.ToolError && (err == nil || errors.Is(err, host.ErrABI)): // the latter is a plugin that cannot be compiled

@@ -43,12 +43,13 @@ func Run(r engine.Run, now time.Time) wire.Run {
 	return run
 }
 
-// CostOf returns the cost of a call.
+// CostOf returns the cost of a call from its usage.
 func CostOf(u abi.Usage) engine.Cost {
 	return engine.Cost{Fuel: u.Fuel, CPU: u.CPU, Wait: u.Wait, MemoryPeak: u.MemoryPeak}
 }
 
-// Cost returns nil for a run without a cost, or with an unknown one.
+// Cost returns the cost of a run as transports show it; nil if there is none, or if it is
+// unknown.
 func Cost(c engine.Cost) *wire.Cost {
 	if c == (engine.Cost{}) {
 		return nil
@@ -78,7 +79,7 @@ func Blocks(content json.RawMessage) []abi.Block {
 	return all
 }
 
-// TextUnsaved is advice on a run whose end is not stored yet.
+// TextUnsaved is advice about a run whose end is not stored yet.
 const TextUnsaved = "This result is not stored yet (is the disk full?): a crash would lose it. Check again until done is true."
 
 // Stopped returns the outcome of a stop.
@@ -129,7 +130,7 @@ func Notice(r engine.Run, kept bool) wire.Notice {
 	return n
 }
 
-// Event returns an event without arguments.
+// Event returns an event as transports show it, without arguments.
 func Event(e engine.Event, now time.Time) wire.Event {
 	out := wire.Event{Kind: e.Kind}
 	if e.Run != nil && e.Kind == engine.EventQueued && e.Run.Held != "" {
@@ -174,8 +175,8 @@ type Omission struct {
 	ContentBytes  int    `json:"content_bytes,omitempty"`
 }
 
-// Omit removes a result and content that exceed the room, in bytes, and returns what it
-// removed. It subtracts what remains from the room.
+// Omit removes the result or the content if it is larger than the room, in bytes, and returns
+// what it removed. It subtracts the size of whatever remains from the room.
 func Omit(result, content *json.RawMessage, room *int) (o Omission) {
 	if len(*result) > *room {
 		o.ResultBytes, o.ResultPreview = len(*result), strings.ToValidUTF8(string((*result)[:min(maxPreview, *room)]), "")
