@@ -28,7 +28,8 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 }
 
 // BackupDir writes a backup of a data folder that no process uses. The error matches
-// [engine.ErrLocked] if one does, and [os.ErrNotExist] if there is nothing to back up.
+// [engine.ErrLocked] if a process uses it, and [os.ErrNotExist] if there is nothing to back
+// up.
 func BackupDir(ctx context.Context, dir string, w io.Writer, log *slog.Logger) error {
 	if _, err := os.Stat(filepath.Join(dir, "state.db")); err != nil {
 		return err

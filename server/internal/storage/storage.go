@@ -114,7 +114,7 @@ func (s *Store) full(ctx context.Context) bool {
 // readyWithin is how long the engine may take to answer.
 const readyWithin = 3 * time.Second
 
-// ErrDamaged means that the database is damaged, or not as it was left.
+// ErrDamaged means that the database is damaged, missing, or changed since its last use.
 var ErrDamaged = sqlite.ErrDamaged
 
 // ErrUnreachable means that the engine does not answer. The log says why. It matches
@@ -125,8 +125,8 @@ var ErrUnreachable = fmt.Errorf("the engine for background runs does not answer:
 var ErrFull = fmt.Errorf("%w: no run, message, value or decision can be stored, and the ends of runs are only in memory: "+
 	"make room in the data folder, and do not end the server before", engine.ErrFull)
 
-// Err returns why nothing can be stored until the store is opened again: an error that
-// matches [engine.ErrStorageLost]. It is nil while storage is in order.
+// Err returns why nothing can be stored until the store is opened again: an error that matches
+// [engine.ErrStorageLost]. Otherwise it returns nil.
 func (s *Store) Err() error {
 	if e, ok := s.Engine.(interface{ Err() error }); ok {
 		return e.Err()
@@ -135,7 +135,7 @@ func (s *Store) Err() error {
 }
 
 // Ready returns why nothing can be stored now: the error of Err, [ErrFull] or
-// [ErrUnreachable].
+// [ErrUnreachable]. It is nil if storage works.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.Err(); err != nil {
 		return err
