@@ -33,8 +33,8 @@ func (c Calls) Session(call host.Call) host.Values {
 	return callValues{background.ValuesOf(c.Engine, call.Session), c.Log, call.ID, call.Session, ""}
 }
 
-// KV returns the key-value store that a plugin was granted; nil if it has none in the
-// session of the call.
+// KV returns the key-value store that was granted to a plugin; nil if the plugin has none in
+// the session of the call.
 func (c Calls) KV(plugin string, granted host.KV, call host.Call) host.Values {
 	shared := granted.Scope != host.KVSession
 	if granted.Mode == "" || !shared && call.Session == "" {

@@ -45,9 +45,9 @@ func (k KV) values(plugin, session string) Values {
 	return Values{background.ValuesIn(k.engine, kvScope(plugin, session), engine.ValueLimit{}, abi.MaxKVValue)}
 }
 
-// Keys returns a page of a store, sorted by key and without data: the values whose keys
-// begin with prefix and follow the key after. The parameter most limits their number. The
-// session is empty for a store that all sessions share.
+// Keys returns a page of a store, sorted by key and without data: the values whose keys begin
+// with prefix and come after the key that the parameter after holds. The parameter most is the
+// maximum number of values. The session is empty for a store that all sessions share.
 func (k KV) Keys(ctx context.Context, plugin, session, prefix, after string, most int) (wire.Values, error) {
 	return shown(k.values(plugin, session).stored.Page(ctx, prefix, after, most))
 }

@@ -32,10 +32,10 @@ func (v Values) Get(ctx context.Context, key string) (wire.Value, error) {
 }
 
 // Set stores a value, at most 64 KiB of JSON, and returns it with its new version. It is a
-// conflict if the stored version differs; 0 is the version of a missing value. A session has
-// at most 256 values and 1 MiB of them. They are removed when it ends, or when none was
-// written for a week; in an unnamed session without an active run, for a day. Do not store
-// secrets.
+// conflict if the stored value has another version than the given one; 0 is the version of a
+// missing value. A session has at most 256 values, and 1 MiB in total. They are removed when
+// the session ends, or when none was written for a week; in an unnamed session without an
+// active run, for a day. Do not store secrets.
 func (v Values) Set(ctx context.Context, key string, data json.RawMessage, version int64) (wire.Value, error) {
 	if dryrun.In(ctx) {
 		now, err := v.unchanged(ctx, key, version)
