@@ -23,7 +23,7 @@ import (
 // Config says where versions are kept, and for which runs.
 type Config struct {
 	DataDir      string        // parent of the folder of versions; empty keeps none
-	Runs         Runs          // runs that may wait with versions
+	Runs         Runs          // runs, some of which may wait with a version
 	SharedValues engine.Values // values of the engine that other hosts share; nil if there are no other hosts
 	Registry     Registry
 	Logger       *slog.Logger
