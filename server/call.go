@@ -30,12 +30,12 @@ const MaxKey = repeat.MaxKey
 
 // Request is one call of a tool.
 type Request struct {
-	Session string          // the session of the call; background runs belong to it
+	Session string          // name of the call's session, to which its background runs belong
 	Tool    string          // name of the tool, as in Definitions
 	Args    json.RawMessage // a JSON object; nil means {}
 	Parsed  Args            // parsed arguments, instead of Args
 	Limits  Limits          // limits set by the caller, cut to the operator's maximum; later attempts of a parked call keep them
-	Locale  string          // BCP 47, at most MaxLocale bytes; empty if unknown
+	Locale  string          // BCP 47 tag of the user's language, at most MaxLocale bytes; empty if unknown
 	// DryRun makes a call that changes nothing, like one with the context of [WithDryRun].
 	DryRun bool
 	// Unnamed means that the caller did not name the session. Its later calls may be in
@@ -103,8 +103,8 @@ type Request struct {
 // Progress is a progress report of a call.
 type Progress = host.Progress
 
-// Args are arguments that were parsed strictly: a JSON object in UTF-8 without
-// repeated names. They are not validated again.
+// Args are arguments that were parsed strictly: a JSON object in UTF-8 without repeated names.
+// They are not parsed again.
 type Args = catalog.Args
 
 // A call is one call of a tool on its way through the stages. It is a value: a stage that

@@ -20,7 +20,7 @@ type Definition = wire.Definition
 // Annotations describe what a call of a tool may do.
 type Annotations = wire.Annotations
 
-// Listing says how models discover a tool: see [Config].
+// Listing says how models discover a tool: see the field Listing of [Config].
 type Listing = catalog.Listing
 
 // The values of Listing.

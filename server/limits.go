@@ -11,7 +11,7 @@ import (
 // caller, the tool's manifest, the operator, the host.
 type Limits = catalog.Limits
 
-// The most a tool may ask for, unless the operator says otherwise. The times are
+// The most a tool may ask for, unless the operator says otherwise. For both time limits, it is
 // [background.DefaultMaxTimeout].
 const (
 	DefaultMaxFuel   = catalog.DefaultMaxFuel   // 10^13 units

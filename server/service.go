@@ -91,8 +91,8 @@ type Config struct {
 	// Watch reloads the plugins whenever something in Folders changes, until the Service is
 	// closed. Without it, only [Service.Reload] reloads them.
 	Watch bool
-	// CompileAhead compiles the plugins in the background, until the Service is
-	// closed, so that no call has to wait for it.
+	// CompileAhead compiles the plugins in the background, until the Service is closed, so
+	// that no call has to wait for compilation.
 	CompileAhead bool
 	// DescribeLater lets [Open] and reloads return before all plugins are described. Those
 	// without a manifest in a custom section or a sidecar are compiled, and asked for their

@@ -57,7 +57,7 @@ type (
 type CheckRequest struct {
 	IDs      []string      // ids of 1 to MaxIDs runs
 	Wait     time.Duration // how long to wait for runs to end; cut to MaxWait
-	Until    string        // UntilAny or UntilAll; empty means UntilAny
+	Until    string        // what to wait for: UntilAny or UntilAll; empty means UntilAny
 	Cursor   string        // cursor from an earlier excerpt, to show only later output; only with one id
 	MaxChars int           // maximum length of the output of each run, in characters; 0 shows none
 	Large    int           // maximum size of the results and content of all runs together, in bytes; the rest is left out. 0 means no limit

@@ -25,7 +25,7 @@ type SpawnRequest struct {
 	Timeout        time.Duration   // hard deadline; 0 means the tool's
 	IdempotencyKey string          // key of at most 128 characters; the same key, tool and arguments return the existing run
 	By             string          // the requester, if it is not the session's agent
-	Locale         string          // language of the sentences for people in the record: BCP 47, at most MaxLocale bytes; empty if unknown
+	Locale         string          // BCP 47 tag of the language for the sentences for people in the record, at most MaxLocale bytes; empty if unknown
 	Parent         string          // id of an active run of the session; empty means the run, if any, whose Go tool was passed the context
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
