@@ -36,7 +36,7 @@ const DefaultWait = 7 * 24 * time.Hour
 // A Policy says which calls a person has to approve, and who may decide on them.
 type Policy struct {
 	Ask   bool                // whether calls that need approval are held; also makes destructive tools need approval
-	Tools map[string]Decision // decisions by names of tools, or patterns
+	Tools map[string]Decision // decisions, by names of tools or patterns
 	Wait  time.Duration       // time that a call is held; 0 means DefaultWait
 	By    By                  // who decides; empty means ByUser
 }
