@@ -24,7 +24,7 @@ type Limits struct {
 	Background time.Duration `json:"-"`                // time limit of a background run
 }
 
-// The most a tool may ask for, unless the operator says otherwise. The times are
+// The most a tool may ask for, unless the operator says otherwise. For both time limits, it is
 // [background.DefaultMaxTimeout].
 const (
 	DefaultMaxFuel   = 10_000_000_000_000 // units of fuel

@@ -14,7 +14,7 @@ type Listing string
 
 // The values of Listing.
 const (
-	ListDirectly Listing = "list"   // models get its definition, and pay for it in every call
+	ListDirectly Listing = "list"   // models get the tool's definition, and pay for it in every call
 	ListBySearch Listing = "search" // models find it by search: the tool is deferred
 )
 
