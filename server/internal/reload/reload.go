@@ -82,7 +82,7 @@ func (r *Reloader) Report(c plugins.Changes) {
 	}
 }
 
-// Watch says whether to reload when the folders change.
+// Watch sets whether changes of the folders cause a reload.
 func (r *Reloader) Watch(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
