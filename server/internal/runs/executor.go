@@ -130,8 +130,8 @@ func (x *Executor) Attach(ctx context.Context, sink *output.Sink, tool *catalog.
 }
 
 // Lookup returns the tool of a run. Its plugin may have been replaced since the run was
-// admitted. A run that waits with another version gets that one, if it was kept; any other
-// run gets the current one.
+// admitted. A waiting run whose state is of another version gets that version, if it was kept;
+// any other run gets the current one.
 func (x *Executor) Lookup(ctx context.Context, run engine.Run) (*catalog.Tool, error) {
 	tool, err := x.Catalog.Find(ctx, run.Tool)
 	if run.StateSize == 0 || err == nil && tool.SameVersion(run) == nil {

@@ -20,7 +20,7 @@ import (
 type HeldCall struct {
 	Waiter
 	Tool     *catalog.Tool
-	Approval approval.Call           // what approvers see
+	Approval approval.Call           // the call as approvers see it
 	Nested   bool                    // a tool makes the call
 	Resumes  string                  // run of the earlier request that this one resumes; empty if none
 	Run      background.SpawnRequest // request for the run that the call becomes
