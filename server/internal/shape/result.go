@@ -11,7 +11,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// TextUnknown ends the message about a call whose outcome its host did not see.
+// TextUnknown is the end of the message about a call whose outcome its host did not see.
 const TextUnknown = ". It is not known whether the tool took effect: check that before you call it again"
 
 // Result returns the result of a call from the record of its run.
