@@ -23,7 +23,7 @@ import (
 // Config says where versions are kept, and for which runs.
 type Config struct {
 	DataDir      string        // parent of the folder of versions; empty keeps none
-	Runs         Runs          // runs, some of which may wait with a version
+	Runs         Runs          // gives access to the runs, some of which may need a version to continue
 	SharedValues engine.Values // values of the engine that other hosts share; nil if there are no other hosts
 	Registry     Registry
 	Logger       *slog.Logger
@@ -150,9 +150,9 @@ func pluginLast(names []string, digest string) []string {
 	return append(slices.DeleteFunc(names, func(name string) bool { return name == plugin }), plugin)
 }
 
-// Tool returns the tool of a run, in the version that the run waits with. The error matches
-// [fs.ErrNotExist] if that version was not kept or its plugin is no longer loaded, and
-// [plugins.ErrNotAccepted] if the lock accepts another version of the plugin.
+// Tool returns the tool of a run, in the version that the waiting run needs to continue. The
+// error matches [fs.ErrNotExist] if that version was not kept or its plugin is no longer
+// loaded, and [plugins.ErrNotAccepted] if the lock accepts another version of the plugin.
 func (s *Store) Tool(ctx context.Context, run engine.Run) (*plugins.Tool, error) {
 	if s.dir == "" || !filepath.IsLocal(run.Version) {
 		return nil, fs.ErrNotExist
