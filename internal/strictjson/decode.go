@@ -38,7 +38,7 @@ func Decode(text []byte, into any) error {
 
 // decodeShort is like Decode, for a valid text whose long strings are all in fields of
 // type [Object]. It reads the text without those strings. For any other text it reports
-// false, and may already have set some fields.
+// false, and sets nothing.
 func decodeShort(text []byte, into any) bool {
 	short, cuts, _ := shorten(text)
 	if len(cuts) == 0 {
@@ -63,7 +63,15 @@ func decodeShort(text []byte, into any) bool {
 		o.raw, used = text[from:to], used+last-first
 		return nil
 	})
-	return unmarshal(short, into, objects) == nil && used == len(cuts)
+
+	to := reflect.ValueOf(into).Elem()
+	decoded := reflect.New(to.Type())
+	decoded.Elem().Set(to)
+	if unmarshal(short, decoded.Interface(), objects) != nil || used != len(cuts) {
+		return false
+	}
+	to.Set(decoded.Elem())
+	return true
 }
 
 // unmarshal decodes a text strictly. types adds unmarshalers for further types.

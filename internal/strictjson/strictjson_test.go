@@ -187,6 +187,7 @@ func TestDecodeLong(t *testing.T) {
 		{"{\"args\":{\"a\":\"@\x1f\"}}", false},
 		{`{"args":{"a":"@}`, false},
 		{`{"args":{"a":"@"}} 1`, false},
+		{`{"args":{"a":"@"},"raw":{{0}`, false},
 	} {
 		text := strings.ReplaceAll(test.text, "@", plain)
 		sameAsWhole(t, text)
