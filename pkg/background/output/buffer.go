@@ -20,8 +20,8 @@ type Buffer struct {
 	total            int64
 }
 
-// NewBuffer returns a buffer that keeps capacity bytes, three quarters of them
-// at the head. capacity must be positive.
+// NewBuffer returns a buffer that keeps up to capacity bytes, three quarters of them
+// from the beginning of the stream. capacity must be positive.
 func NewBuffer(capacity int) Buffer {
 	headCap := capacity/4*3 + capacity%4*3/4
 	return Buffer{headCap: headCap, tailCap: capacity - headCap}
@@ -44,8 +44,9 @@ func (b *Buffer) Append(p []byte) {
 	b.tail = append(b.tail, p...)
 }
 
-// AppendAt adds p, which begins at offset of the stream: the bytes between the end
-// of the buffer and offset count as dropped, and bytes before that end are ignored.
+// AppendAt adds p, which begins at the given offset in the stream. If offset is after
+// the end of the stream so far, the bytes between are treated as dropped; bytes of p
+// before that end are ignored.
 func (b *Buffer) AppendAt(offset int64, p []byte) {
 	if offset > b.total {
 		b.sealed, b.tail, b.total = true, b.tail[:0], offset
@@ -104,10 +105,9 @@ func (b *Buffer) bounds() (head, tail int64) {
 	return head - int64(PartialRune(b.head)), tail
 }
 
-// Read returns up to limit bytes from offset on, or, if offset is negative,
-// from that many bytes before the end. It never reads across the gap: an
-// offset inside the gap, or a negative one that points before it, reads from the
-// tail.
+// Read returns up to limit bytes from offset on, or, if offset is negative, starting
+// that many bytes before the end. It never reads across the gap of dropped bytes: an
+// offset inside the gap, or a negative one that points before it, reads from the tail.
 func (b *Buffer) Read(offset int64, limit int) engine.Chunk {
 	head, tail := b.bounds()
 	end, last := b.total, offset < 0
@@ -127,7 +127,7 @@ func (b *Buffer) Read(offset int64, limit int) engine.Chunk {
 	return engine.Chunk{Offset: offset, Data: b.slice(offset, end), End: b.total}
 }
 
-// slice returns a copy of [from,to), which must be kept.
+// slice returns a copy of the bytes [from,to) of the stream, which must be kept ones.
 func (b *Buffer) slice(from, to int64) []byte {
 	out := make([]byte, 0, to-from)
 
@@ -152,7 +152,7 @@ func (b *Buffer) Size() int64 { return int64(len(b.head) + len(b.kept())) }
 // An Output is the kept part of a log.
 type Output struct {
 	Head, Tail []byte
-	Omitted    int64 // bytes between Head and Tail
+	Omitted    int64 // number of dropped bytes between Head and Tail
 }
 
 // String returns the raw output. A line in place of dropped bytes says how many

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxEscape is the longest recognized escape sequence.
+// maxEscape is the length of the longest recognized escape sequence, in bytes.
 const maxEscape = 2048
 
 // Clean returns raw output for display: without the escape sequences of ECMA-48
@@ -50,9 +50,9 @@ func tagLen(line []byte) int {
 	return 0
 }
 
-// The escape sequences of ECMA-48, fifth edition, sections 5.3 to 5.6; control
-// strings may also end with BEL, as in xterm. A malformed sequence ends before the
-// byte that does not fit, a control string without an end after its introducer.
+// The escape sequences of ECMA-48, fifth edition, sections 5.3 to 5.6; control strings
+// may also end with BEL, as in xterm. A malformed sequence ends before the byte that
+// does not fit; a control string without an end consists only of its introducer.
 var (
 	sequence = regexp.MustCompile(`^\x1b(\[[ -?]*[@-~]?|[\]PX^_]([^\x07\x1b\n]*(\x07|\x1b\\))?|[ -/]+[0-~]?|[0-~])?`)
 	partial  = regexp.MustCompile(`^\x1b(\[[ -?]*|[\]PX^_][^\x07\x1b\n]*\x1b?|[ -/]*)$`)
@@ -88,7 +88,7 @@ func Shorten(s string, limit int) string {
 	return Clip(strings.Join(strings.Fields(Clean([]byte(s))), " "), limit)
 }
 
-// maxShorten limits the work of Shorten on a tool's text, in bytes.
+// maxShorten is how many bytes of a text Shorten looks at, which limits its work.
 const maxShorten = 16 << 10
 
 // Clip cuts s to limit characters. If it was longer, the last one is an ellipsis.

@@ -20,7 +20,7 @@ type Cursor struct {
 
 func (c Cursor) String() string { return fmt.Sprintf("%d:%d", c.Attempt, c.Offset) }
 
-// ParseCursor accepts exactly what String returns.
+// ParseCursor parses the text form of a cursor. It accepts only what String returns.
 func ParseCursor(s string) (Cursor, error) {
 	a, o, ok := strings.Cut(s, ":")
 	attempt, errA := strconv.Atoi(a)
@@ -36,8 +36,8 @@ func ParseCursor(s string) (Cursor, error) {
 // An Excerpt is a part of a run's output, cleaned by [Clean].
 type Excerpt struct {
 	Text         string    `json:"text"`
-	Cursor       string    `json:"cursor"`                  // pass it to the next check to get the output after Text
-	OmittedBytes int64     `json:"omitted_bytes,omitempty"` // bytes between the cursor, or the beginning, and Text
+	Cursor       string    `json:"cursor"`                  // cursor for the next check, to get the output after Text
+	OmittedBytes int64     `json:"omitted_bytes,omitempty"` // bytes left out before Text, since the request's cursor or the beginning
 	PendingBytes int64     `json:"pending_bytes,omitempty"` // bytes after Text, not shown yet
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	Note         string    `json:"note,omitempty"`
@@ -71,9 +71,9 @@ func take(data []byte, chars int, more bool) int {
 	return i
 }
 
-// lastLines returns where the last chars characters of data begin, at the
-// beginning of a line if one begins there. cut reports that data does not
-// begin at the beginning of the log.
+// lastLines returns where the last chars characters of data begin, at the beginning of
+// a line if one begins among them. cut says that data does not begin at the beginning
+// of the log.
 func lastLines(data []byte, chars int, cut bool) int {
 	start := len(data)
 	for n := 0; n < chars && start > 0; n++ {
@@ -90,9 +90,9 @@ func lastLines(data []byte, chars int, cut bool) int {
 	return start
 }
 
-// Read returns up to chars characters of a run's log, beginning at after, or the
-// last ones if after is nil. The function read reads the log, as [Sink.Tail]
-// does. Read returns nil if chars is negative.
+// Read returns up to chars characters of a run's log, beginning at the cursor after, or
+// the last characters if after is nil. The function read has to read the log as
+// [Sink.Tail] does. If chars is negative, Read returns nil.
 func Read(run engine.Run, read func(offset int64, max int) (engine.Chunk, error), after *Cursor, chars int) (*Excerpt, error) {
 	if chars < 0 {
 		return nil, nil

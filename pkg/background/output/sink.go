@@ -31,8 +31,8 @@ const stderrTag = "[stderr] "
 // quarters of its capacity and the last quarter.
 //
 // Standard output and standard error go into one log, in the order they were written.
-// Each line of the standard error begins with "[stderr] "; a change of the stream in
-// mid-line begins a new line. Bytes are kept raw.
+// Each line of the standard error begins with "[stderr] "; if the stream changes in
+// mid-line, a new line begins. Bytes are kept as they were written.
 //
 // Make one with [NewSink]. A Sink is safe for concurrent use.
 type Sink struct {
@@ -64,10 +64,10 @@ func NewSink(outputCap int) *Sink {
 	return &Sink{buf: NewBuffer(outputCap), stopping: make(chan struct{})}
 }
 
-// Stdout returns a writer to the log. Its Write never fails.
+// Stdout returns a writer that writes to the log. Its Write never fails.
 func (s *Sink) Stdout() io.Writer { return (*stdout)(s) }
 
-// Stderr returns a writer to the log that marks its lines with "[stderr] ".
+// Stderr returns a writer that writes to the log and marks each line with "[stderr] ".
 // Its Write never fails.
 func (s *Sink) Stderr() io.Writer { return (*stderr)(s) }
 
@@ -86,8 +86,8 @@ func (s *Sink) log(p []byte, stderr bool) (int, error) {
 	return len(p), nil
 }
 
-// update changes the sink's data, unless it is closed, and calls the
-// changed function of Attach.
+// update changes the sink's data, unless it is closed, and calls the function changed
+// that Attach was given.
 func (s *Sink) update(change func()) {
 	s.mu.Lock()
 	if s.closed {
@@ -153,9 +153,9 @@ func (s *Sink) Unit(unit string) {
 	s.update(func() { s.unit = unit })
 }
 
-// Progress reports done of total units; a total that is not positive is
-// unknown. message, which may be empty, is cut like a status. Numbers that
-// JSON cannot express count as 0.
+// Progress reports how far the run is: done out of total units. A total that is not
+// positive means unknown. message, which may be empty, is cut like a status. Numbers
+// that JSON cannot express are treated as 0.
 func (s *Sink) Progress(done, total float64, message string) {
 	p := &engine.Progress{Done: finite(done), Total: finite(total), Message: Shorten(message, maxDetail)}
 	s.update(func() {
@@ -172,14 +172,14 @@ func finite(f float64) float64 {
 	return 0
 }
 
-// Cost records the usage of the work in this attempt, at its end.
+// Cost records the usage of the work in this attempt, when the attempt ends.
 func (s *Sink) Cost(c engine.Cost) {
 	s.update(func() { s.beat.Cost, s.meter = s.before.Add(c), nil })
 }
 
 // Meter gives the sink a function that returns the usage of the work so far in this
-// attempt. It must be safe for concurrent use, and fast: it is called at each read of
-// the run.
+// attempt. The function must be safe for concurrent use, and fast: it is called each
+// time the run is read.
 func (s *Sink) Meter(soFar func() engine.Cost) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func (s *Sink) Meter(soFar func() engine.Cost) {
 
 // Calls gives the sink a function that returns the work's calls so far, in JSON, at
 // most [engine.MaxCalls] bytes. They are stored with each suspension of the run and
-// with its end. It must be safe for concurrent use.
+// with its end. The function must be safe for concurrent use.
 func (s *Sink) Calls(soFar func() []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,8 +212,8 @@ func (s *Sink) Called() []byte {
 	return data
 }
 
-// Now is Beat with the usage so far. The cost of a Beat changes only with [Sink.Cost] and
-// [Sink.Checkpoint], so a run that only computes reports nothing new.
+// Now is like Beat, but includes the usage so far. The cost of a Beat changes only with
+// [Sink.Cost] and [Sink.Checkpoint], so a run that only computes reports nothing new.
 func (s *Sink) Now() engine.Beat {
 	b := s.Beat()
 	s.mu.Lock()
@@ -233,15 +233,14 @@ var ErrNoRun = errors.New("not a background run")
 // Save stores the data of a checkpoint.
 type Save = func(ctx context.Context, data []byte) error
 
-// Checkpoint stores the data that the work needs to continue from here, at most 1
-// MiB, in place of an earlier checkpoint. It is durable when Checkpoint returns
-// nil. If the worker dies and the run is run again, [Sink.Restore] returns it, and the cost
-// of the run includes what led to it.
+// Checkpoint stores the data that the work needs to continue from here, at most 1 MiB, in
+// place of any earlier checkpoint. The data is durable when Checkpoint returns nil. If the
+// worker dies and the run is run again, [Sink.Restore] returns the data, and the cost of
+// the run includes the usage up to this checkpoint.
 //
-// While the disk is full or the storage cannot be reached, Checkpoint waits until the
-// data is stored, ctx is done or the run is stopped.
-// The error matches [ErrNoRun] if the work is not a run (yet), and
-// [engine.ErrFenced] if it has lost its run.
+// While the disk is full or the storage cannot be reached, Checkpoint waits until the data
+// is stored, ctx is done or the run is stopped. The error matches [ErrNoRun] if the work
+// is not a run (yet), and [engine.ErrFenced] if this worker has lost the run.
 func (s *Sink) Checkpoint(ctx context.Context, data []byte) error {
 	s.mu.Lock()
 	save := s.save
@@ -262,7 +261,8 @@ func (s *Sink) Checkpoint(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// Restore returns the last [Sink.Checkpoint] of an earlier attempt of the run, or nil.
+// Restore returns the data of the last checkpoint of an earlier attempt of the run, or
+// nil: see [Sink.Checkpoint].
 func (s *Sink) Restore() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +279,8 @@ func (s *Sink) Attach(before engine.Cost, restored []byte, save Save, changed fu
 	})
 }
 
-// Continue restores a new sink of the same run: its log up to end, of which chunks are
-// kept, and its last beat.
+// Continue restores in a new sink what an earlier one had of the same run: its log up
+// to end, of which chunks are kept, and its last beat.
 func (s *Sink) Continue(beat engine.Beat, end int64, chunks []engine.Chunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,7 +294,8 @@ func (s *Sink) Continue(beat engine.Beat, end int64, chunks []engine.Chunk) {
 	s.beat.Cost = engine.Cost{} // Attach adds it
 }
 
-// Full reports whether the head is full: new output then replaces earlier output.
+// Full reports whether the head of the log is full: new output then replaces earlier
+// output.
 func (s *Sink) Full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,7 +309,7 @@ func (s *Sink) Fresh() {
 	s.dirty = false
 }
 
-// Note writes a line of the host to the log.
+// Note writes a line from the host to the log.
 func (s *Sink) Note(line string) {
 	s.update(func() {
 		if s.midLine {
@@ -354,7 +355,7 @@ func (s *Sink) Output() Output {
 	return s.buf.Output()
 }
 
-// Close makes the sink ignore everything after the end of its run.
+// Close makes the sink ignore everything that it receives after the end of its run.
 func (s *Sink) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
