@@ -1,5 +1,5 @@
-// Package ledger counts the space of an engine's records, and decides which
-// to evict for a new one.
+// Package ledger counts the space that an engine's records take, and decides which
+// records to evict for a new one.
 package ledger
 
 import (
@@ -10,9 +10,9 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A Ledger counts the space of records, and selects records to evict for a
-// new one. It is not safe for concurrent use. A nil Ledger counts nothing,
-// and has room for everything.
+// A Ledger counts the space that records take, and selects records to evict for a new
+// one. It is not safe for concurrent use. A nil Ledger counts nothing, and has room for
+// everything.
 type Ledger struct {
 	quota     engine.Quota
 	accounts  map[string]account // by owner; none is zero
@@ -21,7 +21,7 @@ type Ledger struct {
 	evictable int64
 }
 
-// An account is the space of an owner's records.
+// An account is the space that an owner's records take.
 type account struct {
 	used      int64
 	evictable int64 // evictable part of used
@@ -38,7 +38,7 @@ func New(q engine.Quota) *Ledger {
 	return &Ledger{quota: q, accounts: make(map[string]account)}
 }
 
-// Used returns the space of all records, in bytes.
+// Used returns the space that all records take, in bytes.
 func (l *Ledger) Used() int64 {
 	if l == nil {
 		return 0
@@ -46,8 +46,8 @@ func (l *Ledger) Used() int64 {
 	return l.used
 }
 
-// Add counts used more bytes for the records of a session, and evictable more bytes
-// for those that may be evicted. Negative numbers subtract.
+// Add adds used to the bytes that a session's records take, and evictable to the part
+// that may be evicted. Negative numbers subtract.
 func (l *Ledger) Add(session string, used, evictable int64) {
 	if l == nil {
 		return
@@ -68,8 +68,8 @@ func (l *Ledger) Add(session string, used, evictable int64) {
 	}
 }
 
-// Room selects what to evict to make room for a record of size bytes of a session:
-// nil for nothing. If eviction cannot free enough, it returns a *[engine.LimitError]
+// Room selects the records to evict to make room for a session's record of size bytes;
+// nil means none. If eviction cannot free enough, it returns a *[engine.LimitError]
 // that matches [engine.ErrRecordLimit].
 //
 // Records are evicted from the owner that uses the most, then from the next one if
@@ -106,9 +106,9 @@ func (l *Ledger) Room(session string, size int64) (*Eviction, error) {
 	return e, nil
 }
 
-// claim adds to e the bytes that owners other than who, and at last who itself,
-// have to give up to free lack bytes. It reports whether they have that many.
-// after is the account of who with the new record.
+// claim adds to e the bytes that owners other than who, and finally who itself, have to
+// give up to free lack bytes. It reports whether they have enough. after is the account
+// of who with the new record.
 func (l *Ledger) claim(e *Eviction, who string, after account, lack int64) bool {
 	if lack > l.evictable-e.need {
 		return false

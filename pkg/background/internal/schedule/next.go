@@ -9,12 +9,12 @@ import (
 // Bit n of a field is set if the field matches n. The zero Spec never fires.
 type Spec struct {
 	minutes, hours, days, months, weekdays uint64
-	either                                 bool // a day matches by days or by weekdays; otherwise by both
-	interval                               bool // any hour, or every few: fires again in an hour that occurs twice
+	either                                 bool // a day matches if days or weekdays match; otherwise both must
+	interval                               bool // the hour field contains a "*": fires again in an hour that occurs twice
 	zone                                   *time.Location
 }
 
-// Next returns the first firing after a time, or false if the schedule does not
+// Next returns the first firing after the given time, or false if the schedule does not
 // fire within [Years].
 func (c Spec) Next(after time.Time) (time.Time, bool) {
 	if c.interval {
@@ -29,8 +29,8 @@ func (c Spec) Next(after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// nextInterval returns the first time after another at which the clock shows a time
-// that matches: jobs by interval go on when the clock goes back, as in cron(8).
+// nextInterval returns the first time after the given one at which the clock shows a
+// time that matches: as in cron(8), interval jobs continue when the clock is set back.
 func (c Spec) nextInterval(after time.Time) (time.Time, bool) {
 	wall, ok := c.nextWall(wallClock(after, c.zone).Add(time.Minute))
 	for ok {
@@ -49,13 +49,14 @@ func (c Spec) nextInterval(after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// wallClock returns the minute that the clock of a zone shows, as a time in UTC.
+// wallClock returns what the clock of a zone shows at a given time, to the minute, as a
+// time in UTC.
 func wallClock(at time.Time, zone *time.Location) time.Time {
 	at = at.In(zone)
 	return time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), 0, 0, time.UTC)
 }
 
-// nextWall returns the first time on a clock, from a minute on, that matches, or false
+// nextWall returns the first matching time on a clock, from a given minute on, or false
 // if there is none within [Years].
 func (c Spec) nextWall(from time.Time) (time.Time, bool) {
 	day := from.Truncate(24 * time.Hour)
@@ -79,8 +80,8 @@ func (c Spec) matches(day time.Time) bool {
 	return c.months>>day.Month()&1 == 1 && (inMonth && inWeek || c.either && (inMonth || inWeek))
 }
 
-// nextDay returns the day after day, or the first of the next month if none
-// of this one matches.
+// nextDay returns the day after day, or the first day of the next month if no day of
+// this month matches.
 func (c Spec) nextDay(day time.Time) time.Time {
 	if c.months>>day.Month()&1 == 0 {
 		return time.Date(day.Year(), day.Month()+1, 1, 0, 0, 0, 0, time.UTC)
@@ -103,7 +104,7 @@ func (c Spec) nextMinute(from int) int {
 	return -1
 }
 
-// onClock returns when the clock of a zone first shows the time wall, which is in
+// onClock returns when the clock of a zone first shows the time wall, which is given in
 // UTC. If the clock skips that time, it returns when it first shows a later one.
 // [time.Date] does not say whether there are two such times or none.
 func onClock(wall time.Time, zone *time.Location) time.Time {

@@ -12,7 +12,7 @@ import (
 // Limits of a schedule.
 const (
 	MaxLength = 512 // bytes of an expression
-	Years     = 10  // a schedule that is due later never fires
+	Years     = 10  // how many years ahead a schedule may fire; one that is due later never fires
 
 	maxZone = 64 // bytes of a time zone's name
 	example = `five fields, minute hour day-of-month month day-of-week, such as "*/15 9-17 * * mon-fri"`
