@@ -10,13 +10,13 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// claimAtOnce is the most runs that one claim takes.
+// claimAtOnce is the maximum number of runs that one claim takes.
 const claimAtOnce = 64
 
-// An admission gives runs their slots. It counts the slots of this process; the
-// engine counts permits. A run gets its slot before it is stored or claimed, and
-// returns it after its end is stored. Free slots go to the queue first, so that a
-// spawn overtakes nobody.
+// An admission gives runs their slots. It counts the slots of this process; the engine
+// counts permits. A run gets its slot before it is stored or claimed, and returns it
+// after its end is stored. Free slots go to the queue first, so that a spawn overtakes
+// no queued run.
 type admission struct {
 	*core
 	member *member
@@ -72,8 +72,8 @@ func (a *admission) release() {
 }
 
 // GiveWay frees the slot of the run whose work ctx belongs to, while the work waits for
-// another run that needs one. When the work continues, it calls resume, which takes a
-// slot again even if none is free. Outside a run it does nothing.
+// another run that needs one. When the work continues, it must call resume, which takes
+// a slot again even if none is free. Outside a run, GiveWay does nothing.
 func GiveWay(ctx context.Context) (resume func()) {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -106,8 +106,8 @@ func (a *admission) expect(queued bool) {
 	}
 }
 
-// renewed records whether a heartbeat found runs to claim. Later ones come in
-// events of the engine.
+// renewed records whether a heartbeat found runs to claim. Events of the engine report
+// runs that are queued later.
 func (a *admission) renewed(queued bool) {
 	a.mu.Lock()
 	a.queued = queued
@@ -125,7 +125,7 @@ func (a *admission) claim() {
 	a.fill()
 }
 
-// fill is claim with the turn held.
+// fill is like claim, for a caller that holds the turn.
 func (a *admission) fill() {
 	for !a.runs.isClosing() {
 		a.mu.Lock()
@@ -218,7 +218,7 @@ func (a *admission) elsewhere(ctx context.Context, run engine.Run) bool {
 	})
 }
 
-// refused counts err if it is a limit, and returns it.
+// refused counts err if it is a limit or [ErrClosed], and returns it.
 func (a *admission) refused(err error) error {
 	if _, limit := errors.AsType[*engine.LimitError](err); limit || errors.Is(err, ErrClosed) {
 		a.counters.add(func(s *Stats) { s.Refused++ })
@@ -227,7 +227,7 @@ func (a *admission) refused(err error) error {
 }
 
 // submit stores the record of a new run: in the shared queue, or claimed by this
-// worker if it has permits. It does not stop when ctx ends.
+// worker, see [engine.Worker]. It does not stop when ctx ends.
 func (a *admission) submit(ctx context.Context, worker engine.Worker, run engine.Run, permits *engine.Permits) error {
 	ctx = context.WithoutCancel(ctx)
 	err := worker.Submit(ctx, run, permits)
@@ -246,7 +246,7 @@ func (a *admission) submit(ctx context.Context, worker engine.Worker, run engine
 	return nil
 }
 
-// enqueue stores a run that waits in the shared queue.
+// enqueue stores a new run in the shared queue, where it waits.
 func (a *admission) enqueue(ctx context.Context, run engine.Run) error {
 	if a.runs.isClosing() {
 		return ErrClosed

@@ -11,21 +11,21 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// Until says how many of several runs a check waits for.
+// Until says whether a check of several runs waits for one of them or for all.
 type Until string
 
 // The values of Until. The zero value is UntilAny.
 const (
 	UntilAny Until = "any" // the first run to end
-	UntilAll Until = "all" // all of them
+	UntilAll Until = "all" // all runs
 )
 
 // A CheckRequest is a request to check runs. Only IDs is required.
 type CheckRequest struct {
 	IDs      []string      // 1 to MaxIDs; duplicates count once
-	Wait     time.Duration // how long to wait for the end; cut to 0 … MaxWait
+	Wait     time.Duration // how long to wait for the runs to end; clamped to 0 … MaxWait
 	Until    Until         // "": UntilAny
-	Cursor   string        // from an earlier report: show only later output; "": the latest output; only with a single id
+	Cursor   string        // cursor of an earlier report, to show only the output after it; only with a single id; "": the latest output
 	MaxChars int           // characters of output for each run; 0: DefaultChars; at most MaxChars; negative: no output
 	Peek     bool          // the caller is not the session's agent: notices stay pending
 
@@ -54,8 +54,8 @@ type Report struct {
 // ends when it is stored.
 //
 // If the session has none of the runs, the error is a *[NotFoundError]; if it has some
-// of them, Check waits for those and lists the others in Missing. A bad request is a
-// *[FieldError]. If ctx ends while waiting, Check returns its error.
+// of them, Check waits for those and lists the others in Missing. For a bad request the
+// error is a *[FieldError]. If ctx ends while waiting, Check returns its error.
 func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (CheckResult, error) {
 	after, err := req.normalize()
 	if err != nil {
@@ -178,7 +178,7 @@ func (r *reader) report(ctx context.Context, session string, h handle, req Check
 	return report, nil
 }
 
-// A run's checks are repeated if this many of them found the same within this time.
+// A check is repeated if this many checks of the run found the same within this time.
 const (
 	repeatedChecks = 3
 	repeatedWithin = 10 * time.Second
@@ -189,7 +189,7 @@ type recentChecks struct {
 	status   engine.Status
 	stopping bool
 	beat     engine.Beat
-	times    [repeatedChecks]time.Time // of the latest checks, the last one at the end
+	times    [repeatedChecks]time.Time // times of the latest checks, the last one at the end
 }
 
 // repeated records a check, and reports whether it is one of several that found

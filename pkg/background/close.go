@@ -11,9 +11,9 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// hung is how long Close waits for functions that have nothing left to do but
-// return. One that takes longer never will. It is long, because a machine may
-// be slow or suspended for a while.
+// hung is how long Close waits for functions that have nothing left to do but return. A
+// function that takes longer is assumed never to return. The time is long, because a
+// machine may be slow or suspended for a while.
 const hung = 30 * time.Second
 
 // Close ends the manager. It admits and starts no more runs and waits for the active
@@ -22,12 +22,12 @@ const hung = 30 * time.Second
 // is queued for another worker or the next start; the others end as failed with
 // [engine.KindInterrupted]. Queued runs stay queued.
 //
-// It returns nil when they have ended, everything is stored and all notices are
+// It returns nil when all of them have ended, everything is stored and all notices are
 // delivered. It returns an error matching [ErrStillRunning] with the ids of runs that
-// have not ended after the grace period and 30 seconds more: their executor ignores
-// its context. After that it waits another 30 seconds for an OnNotice or an engine
-// that does not return. After an error the lease on the engine is kept: call Close
-// again later.
+// have not ended after the grace period and 30 seconds more: their executor ignores its
+// context. After that it waits another 30 seconds for an OnNotice or an engine that
+// does not return. After an error the lease on the engine is kept: call Close again
+// later.
 //
 // Records can still be read afterwards. Close may be called more than once.
 func (m *Manager) Close(ctx context.Context) error {
@@ -113,8 +113,8 @@ func allDone[T any](tasks []*task, enough <-chan T) bool {
 	return true
 }
 
-// closedFirst waits until done is closed, or until enough delivers or is closed,
-// and reports whether it was done. If both have happened, it was.
+// closedFirst waits until done is closed, or until enough delivers or is closed, and
+// reports whether it was done. If both have happened, it reports true.
 func closedFirst[T any](done <-chan struct{}, enough <-chan T) bool {
 	if closed(done) {
 		return true

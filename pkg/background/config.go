@@ -13,30 +13,30 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// Defaults of [Config], and bounds of requests.
+// Defaults of [Config], and limits of requests.
 const (
 	DefaultPerSession  = 5                  // active runs of one session
 	DefaultPerHost     = 64                 // runs that one process works on
 	DefaultParked      = 32                 // active parked calls of one session
 	DefaultSchedules   = 5                  // enabled schedules of one session
-	DefaultAttempts    = 3                  // starts of a run at most
-	DefaultGrace       = 5 * time.Second    // from a stop to the end of the run's context
+	DefaultAttempts    = 3                  // attempts in a row without progress, after which a run is not started again
+	DefaultGrace       = 5 * time.Second    // time from a stop to the cancellation of the run's context
 	DefaultOutputCap   = output.DefaultCap  // bytes of output kept for a run
-	DefaultTimeout     = 5 * time.Minute    // deadline of a run without one of its own
+	DefaultTimeout     = 5 * time.Minute    // deadline of a run that sets none
 	DefaultMaxTimeout  = time.Hour          // the longest deadline of a run
 	DefaultRetention   = 24 * time.Hour     // how long an ended run is kept
 	DefaultRetainRuns  = 500                // how many ended runs of a session are kept
 	DefaultInterval    = time.Minute        // the shortest time between two firings of a schedule
 	DefaultMisfire     = time.Hour          // how late a missed firing may still happen
 	DefaultNoticeTTL   = 7 * 24 * time.Hour // how long an unacknowledged notice is kept
-	DefaultRecordQuota = 256 << 20          // bytes of all records
+	DefaultRecordQuota = 256 << 20          // maximum size of all records together, in bytes
 	MaxWait            = 9 * time.Minute    // the longest wait of one Check; longer ones are cut to it
 	MaxIDs             = 20                 // ids in one Check
 	DefaultChars       = 2048               // characters of output in a Report
-	MaxChars           = 16384              // the most characters of output in a Report
-	MaxCheckpoint      = 1 << 20            // bytes of a checkpoint
-	MaxDepth           = 8                  // ancestors of a run
-	MaxChildren        = 64                 // active children of one run
+	MaxChars           = 16384              // maximum characters of output in a Report
+	MaxCheckpoint      = 1 << 20            // maximum size of a checkpoint, in bytes
+	MaxDepth           = 8                  // maximum number of ancestors of a run
+	MaxChildren        = 64                 // maximum number of active children of one run
 	HeartbeatEvery     = 2 * time.Second    // interval of lease renewals; a quarter of Config.LeaseTTL if that is shorter
 )
 
@@ -50,28 +50,28 @@ const (
 	maxMessage = 2000
 	maxTerms   = 1 << 10
 	pruneEvery = time.Minute
-	flushEvery = 50 * time.Millisecond // how often changes of sinks go to the engine
-	fullEvery  = time.Second           // the same for a sink that is full
+	flushEvery = 50 * time.Millisecond // how often changes in sinks are sent to the engine
+	fullEvery  = time.Second           // the same, for a sink whose head is full
 	maxDelay   = time.Second           // how long a slow engine may delay a stop
 )
 
-// An Executor does the work of a run, as its record says, and writes output, status and progress
-// to sink. ctx ends when the run has to end immediately: its cause is [ErrStopped],
+// An Executor does the work that the record of a run describes, and writes output, status and
+// progress to sink. ctx ends when the run has to end immediately: its cause is [ErrStopped],
 // [context.DeadlineExceeded], [ErrClosed] or [engine.ErrFenced]. Before a stop that is not
-// forced, [output.Sink.Stopping] is closed for the grace period. What it returns decides how the
-// run ends:
+// forced, [output.Sink.Stopping] is closed for the grace period. What the Executor returns
+// decides how the run ends:
 //   - a nil error: succeeded, whatever Outcome.ExitCode is;
 //   - an *[Error]: failed with its kind; Outcome's fields are kept;
-//   - any other error after ctx has ended: what the cause says, failed with [engine.KindTimeout]
-//     or [engine.KindInterrupted];
+//   - any other error after ctx has ended: failed with [engine.KindTimeout] or
+//     [engine.KindInterrupted], depending on the cause;
 //   - any other error, a panic, or [runtime.Goexit]: failed with [engine.KindInternal].
 //
 // After a stop request, an error without an Outcome.Result means that the work was stopped, and
 // the run is canceled; a result is kept.
 //
-// An Executor is called from many goroutines at once, which do other work before and after: it
-// must leave them as they were, such as not locked to a thread. It must return soon after ctx is
-// done, and must not use sink after that.
+// An Executor is called on many goroutines at once, which do other work before and after: it
+// must leave them as it found them, for example not locked to a thread. It must return soon
+// after ctx is done, and must not use sink after that.
 type Executor func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error)
 
 // An Outcome is the result of a run's work.
@@ -99,10 +99,10 @@ type Config struct {
 	PerHost    int           // runs that this process works on, parked calls counted; 0: DefaultPerHost
 	Parked     int           // active parked calls of one session; 0: DefaultParked
 	Schedules  int           // enabled schedules of one session; 0: DefaultSchedules; negative: no schedules allowed
-	Attempts   int           // starts of a run at most; 0: DefaultAttempts
-	Grace      time.Duration // from a stop to the end of the run's context; 0: DefaultGrace
+	Attempts   int           // attempts in a row without progress, after which a run is not started again; 0: DefaultAttempts
+	Grace      time.Duration // time from a stop to the cancellation of the run's context; 0: DefaultGrace
 	OutputCap  int           // bytes of output kept for a run; 0: DefaultOutputCap
-	Timeout    time.Duration // deadline of a run without one of its own; 0: DefaultTimeout, or MaxTimeout if that is shorter
+	Timeout    time.Duration // deadline of a run that sets none; 0: DefaultTimeout, or MaxTimeout if that is shorter
 	MaxTimeout time.Duration // the longest deadline of a run; 0: DefaultMaxTimeout
 	Retention  time.Duration // how long an ended run is kept; 0: DefaultRetention
 	RetainRuns int           // how many ended runs of a session are kept; 0: DefaultRetainRuns
@@ -119,15 +119,15 @@ type Config struct {
 	RecordQuota int64 // 0: DefaultRecordQuota
 	OwnerQuota  int64 // at most RecordQuota; 0: RecordQuota
 
-	// LeaseTTL is how long this process may lose contact with the engine before its
-	// runs are ended and others take them over; 0: [engine.DefaultTTL]. It must be at
-	// least a second, and longer than a database failover.
+	// LeaseTTL is how long this process may be out of contact with the engine before
+	// its runs are ended and others take them over; 0: [engine.DefaultTTL]. It must be
+	// at least a second, and longer than a database failover.
 	LeaseTTL time.Duration
 
 	// Offer returns which queued runs this process can start: see [engine.Offer]. It is
 	// called at each heartbeat, and by [Manager.Reoffer]. Nil means every run. Patience
-	// is how long all other runs wait for a worker that offers them, before this worker
-	// claims and rejects them; 0: not at all.
+	// is how long the runs outside the offer wait for another worker that offers them,
+	// before this one claims and rejects them; 0: not at all.
 	Offer    func() engine.Offer
 	Patience time.Duration
 
@@ -144,12 +144,13 @@ type Config struct {
 	// admits runs with Attempt 0. It is called from many goroutines.
 	Readmit func(ctx context.Context, run engine.Run) error
 
-	// Version returns the current version of a tool, for the runs of a schedule.
-	// If it is nil or returns "", they have the version of the schedule.
+	// Version returns the current version of a tool, for the runs of a schedule. If it
+	// is nil or returns "", they get the version stored in the schedule.
 	Version func(tool string) string
 
-	// Provider returns the plugin that has a tool, and its kind. It is stored with each
-	// run, for display. Nil means unknown. It is called from many goroutines.
+	// Provider returns the plugin that a tool belongs to, and the tool's kind. Both are
+	// stored with each run, for display. Nil means unknown. It is called from many
+	// goroutines.
 	Provider func(tool string) engine.Provider
 
 	// Hold can set Held and Terms of a run of a schedule, if the run must wait for
@@ -157,9 +158,9 @@ type Config struct {
 	// from many goroutines.
 	Hold func(ctx context.Context, run *engine.Run)
 
-	// OnNotice is called with each run whose end makes a notice, one at a time and
-	// in the order of the ends, once the end is stored. It is not called for an end
-	// that an agent has already seen. After a restart it is called again with all
+	// OnNotice is called with each run whose end makes a notice, one run at a time and
+	// in the order in which they ended, once the end is stored. It is not called for an
+	// end that an agent has already seen. After a restart it is called again with all
 	// runs whose notices are unacknowledged. It may block, which delays only later
 	// notices.
 	OnNotice func(engine.Run)
@@ -169,8 +170,8 @@ type Config struct {
 	OnEnd func(engine.Run)
 
 	// Owner returns the client that a session belongs to, for PerOwner and OwnerQuota.
-	// It must depend on the session alone, and is called under locks. Nil makes each
-	// session a client of its own.
+	// The result must depend on the session alone, and Owner is called with locks held.
+	// Nil makes each session a client of its own.
 	Owner func(session string) string
 
 	// CanAccess reports whether a session can access the runs and schedules of another
@@ -187,7 +188,7 @@ type Config struct {
 // A SessionEnd says what the end of a session does to its active runs.
 type SessionEnd string
 
-// What the end of a session does.
+// The values of SessionEnd.
 const (
 	EndParked SessionEnd = "parked" // parked calls are stopped, all other runs continue
 	EndAll    SessionEnd = "all"    // all runs are stopped

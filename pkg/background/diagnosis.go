@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// Limits of a diagnosis, in bytes: 4 KiB together.
+// Maximum sizes of the parts of a diagnosis, in bytes: 4 KiB in total.
 const (
 	maxDiagnosed = 1 << 10
 	maxTrace     = 3 << 9
@@ -17,7 +17,7 @@ const (
 )
 
 // diagnosis returns why a run failed, for operators: the executor's own text, or else
-// the error unless models see it anyway as shown. It is nil if neither is known.
+// the error, unless models see it anyway, in shown. It returns nil if there is neither.
 func diagnosis(given *engine.Diagnosis, err error, shown *engine.RunError) *engine.Diagnosis {
 	if given != nil {
 		return CleanDiagnosis(*given)
@@ -40,12 +40,13 @@ func diagnosis(given *engine.Diagnosis, err error, shown *engine.RunError) *engi
 	return nil
 }
 
-// CleanDiagnosis returns d without control characters, cut to the limits of a record.
+// CleanDiagnosis returns d without control characters, cut to the size limits of a
+// record.
 func CleanDiagnosis(d engine.Diagnosis) *engine.Diagnosis {
 	return &engine.Diagnosis{Reason: head(d.Reason, maxDiagnosed), Trace: head(d.Trace, maxTrace), LastWords: rear(d.LastWords, maxWords)}
 }
 
-// head cleans a text and cuts it to its first most bytes, rear to its last.
+// head cleans a text and keeps its beginning, up to most bytes; rear keeps its end.
 func head(text string, most int) string {
 	text = strings.TrimSpace(output.Clean([]byte(text[:min(len(text), 4*most)])))
 	if len(text) > most {

@@ -47,7 +47,7 @@ func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// shown returns what a model may see of e, which may be nil; nil for nothing.
+// shown returns what a model may see of e, or nil if it may see nothing. e may be nil.
 func (e *Error) shown() *engine.RunError {
 	if e == nil || e.Kind == "" || e.Kind == engine.KindInternal {
 		return nil
@@ -55,10 +55,10 @@ func (e *Error) shown() *engine.RunError {
 	return &engine.RunError{Kind: e.Kind, Message: output.Shorten(e.Message, maxMessage)}
 }
 
-// A NotFoundError names the ids that a session does not have, and some that it
-// has. It matches [engine.ErrNotFound]. Its text depends only on its fields.
+// A NotFoundError names requested ids that a session does not have, and some of its
+// active runs. It matches [engine.ErrNotFound]. Its text depends only on its fields.
 type NotFoundError struct {
-	IDs    []string // the requested ids
+	IDs    []string // requested ids that the session does not have
 	Active []string // up to 5 ids of the session's active runs, newest first
 }
 
@@ -95,7 +95,8 @@ func fenced(err error) bool {
 	return errors.Is(err, engine.ErrFenced) || errors.Is(err, engine.ErrNotFound)
 }
 
-// stalled reports whether the storage stores nothing now, and will again without a restart.
+// stalled reports whether err means that the storage currently stores nothing, but will
+// again without a restart.
 func stalled(err error) bool {
 	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrFull)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// byParent is the By of a child's cancellation.
+// byParent is the By of a cancellation that a child gets because of its parent.
 const byParent = "parent"
 
 // workKey is the context key of the *workOf of a task.
@@ -24,8 +24,8 @@ type workOf struct {
 
 // MayAct returns an error if the run whose work ctx belongs to must have no further
 // effects: its context has ended, or by this process's clock another worker may have
-// taken the run over. A context alone can end too late, for example after the machine
-// was suspended. Call MayAct just before anything that has an effect outside.
+// taken the run over. The context alone may end too late, for example after the machine
+// was suspended. Call MayAct just before anything with an effect outside the process.
 func MayAct(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -47,8 +47,9 @@ func RunOf(ctx context.Context) (engine.Run, bool) {
 	return w.task.lease.Run().Light(), true
 }
 
-// link makes run a child of the run with the id parent, or of the one whose work
-// ctx belongs to, if any. That parent may still end before the run is stored.
+// link makes run a child of the run with the id parent, or, if parent is "", of the run
+// whose work ctx belongs to, if any. That parent may still end before the run is
+// stored.
 func (r *reader) link(ctx context.Context, run *engine.Run, parent string) error {
 	if parent == "" {
 		above, ok := RunOf(ctx)
@@ -71,7 +72,7 @@ func (r *reader) link(ctx context.Context, run *engine.Run, parent string) error
 	return nil
 }
 
-// unlinked turns err into a request error, if it is about the parent.
+// unlinked turns err into a [FieldError], if it is about the parent.
 func unlinked(err error) error {
 	if errors.Is(err, engine.ErrParent) {
 		return &FieldError{"parent", "it has ended or is being stopped: only an active run can have new children"}
@@ -119,10 +120,10 @@ func stoppedWith(parent, reason string) string {
 }
 
 // stopOrphan cancels a run of a dead worker if its parent was stopped: that worker may have
-// died before it stopped the child. It also cancels a run that has not started if its
-// parent began it with a state but could not continue from there, so that nobody waits for
-// it; and a released run that only its caller has the arguments of. It reports whether it
-// canceled the run.
+// died before it stopped the child. It also cancels a run that has not started, although
+// the parent that began it together with a state has ended, so that nobody waits for it;
+// and a released run whose arguments only its caller has. It reports whether it canceled
+// the run.
 func (w *worker) stopOrphan(ctx context.Context, run engine.Run) (stopped bool, err error) {
 	if run.Secret && run.Origin == engine.OriginParked && run.Attempt == 0 && run.Cancel == nil {
 		c := engine.Cancellation{At: time.Now(), By: "host", Reason: "some of its arguments are secrets, which are not stored: only its caller can make the call"}

@@ -16,16 +16,16 @@ import (
 // maxRejected is how many refused firings in a row disable a schedule.
 const maxRejected = 3
 
-// A firing is one due time of a schedule, and the next.
+// A firing is one due time of a schedule, and the next one.
 type firing struct {
-	at     time.Time // zero: every due time was too long ago
-	next   time.Time // zero: none
+	at     time.Time // the due time; zero: every due time was too long ago
+	next   time.Time // the next due time; zero: none
 	reason string    // why there is no next time
 }
 
-// fire starts the run of a due schedule, and plans its next time. If it fails
-// halfway, or the process dies, it is repeated: the id of the run shows what was
-// done. After an error it has to be tried again.
+// fire starts the run of a due schedule, and plans its next time. If it fails halfway,
+// or the process dies, it is repeated: the id of the run shows what was done. After an
+// error it has to be called again.
 func (s *scheduler) fire(ctx context.Context, id string, now time.Time) error {
 	due, err := s.engine.GetSchedule(ctx, id)
 	if err == nil && due.Enabled && !due.NextAt.After(now) {
@@ -43,8 +43,8 @@ func (s *scheduler) fire(ctx context.Context, id string, now time.Time) error {
 	return err
 }
 
-// note records in a schedule that it has fired, and its next time. run is "" if
-// none was started. fresh reports that the run was not stored before.
+// note records in a schedule that it has fired, and its next time. run is the id of the
+// run, or "" if none was started. fresh says that the run was not stored before.
 func (f firing) note(d *engine.Schedule, run string, fresh bool, now time.Time) error {
 	if d.Enabled && d.NextAt.After(now) { // another worker was faster
 		return errUnchanged
@@ -59,7 +59,7 @@ func (f firing) note(d *engine.Schedule, run string, fresh bool, now time.Time) 
 	switch {
 	case !d.Enabled && !fired:
 		return errUnchanged
-	case !d.Enabled: // disabled meanwhile, by its session or because the run was refused
+	case !d.Enabled: // disabled in the meantime, by its session or because the run was refused
 	case f.next.IsZero():
 		return disable(d, f.reason)
 	default:
@@ -69,8 +69,8 @@ func (f firing) note(d *engine.Schedule, run string, fresh bool, now time.Time) 
 	return nil
 }
 
-// firingOf returns the firing of a due schedule: its latest time up to now, so
-// that missed times are caught up once, unless that is too long ago.
+// firingOf returns the firing of a due schedule: its latest due time up to now, unless
+// that is too long ago. So one firing makes up for all missed times.
 func (s *scheduler) firingOf(due engine.Schedule, now time.Time) firing {
 	oldest := now.Add(-s.cfg().Misfire)
 	if due.Cron == "" {
@@ -141,8 +141,8 @@ func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firi
 	return run, err == nil, err
 }
 
-// firingRun makes the record of the run for one due time of a schedule. Its id
-// is derived from both, so that no time fires twice.
+// firingRun makes the record of the run for one due time of a schedule. Its id is
+// derived from both, so that no due time fires twice.
 func (s *scheduler) firingRun(due engine.Schedule, at time.Time) engine.Run {
 	if s.cfg().Version != nil {
 		due.Version = cmp.Or(s.cfg().Version(due.Tool), due.Version)
@@ -156,7 +156,7 @@ func (s *scheduler) firingRun(due engine.Schedule, at time.Time) engine.Run {
 }
 
 // makeWay applies the overlap policy to the active runs of a schedule. It reports
-// whether the schedule may fire, and after which of them.
+// whether the schedule may fire, and which of these runs must end first.
 func (s *scheduler) makeWay(ctx context.Context, due engine.Schedule, active []engine.Run) (after string, free bool) {
 	if len(active) == 0 {
 		return "", true
@@ -190,7 +190,8 @@ func (s *scheduler) missFiring(ctx context.Context, run engine.Run) error {
 	return s.endMissed(ctx, run)
 }
 
-// endMissed stores the end of such a run, if this worker still has it.
+// endMissed stores the end of a run that was not started in time, if this worker still
+// has the run.
 func (s *scheduler) endMissed(ctx context.Context, run engine.Run) error {
 	text := fmt.Sprintf("It was due at %s, when the host was down or the record quota was full, and is not made up for after more than %v", run.ScheduledFor.Format(time.RFC3339), s.cfg().Misfire)
 	ended, err := s.worker.member.worker().Abandon(ctx, run.ID, run.Attempt, engine.StatusFailed, engine.Beat{}, failure(&engine.RunError{Kind: engine.KindInterrupted, Message: text}))
@@ -204,8 +205,8 @@ func (s *scheduler) endMissed(ctx context.Context, run engine.Run) error {
 	return nil
 }
 
-// asked counts whether the run of a schedule may start, and returns why not. Too
-// many refusals in a row disable the schedule, and the last one says so.
+// asked counts in a schedule whether its run was refused, and returns why. Too many
+// refusals in a row disable the schedule, and the last one says so.
 func (s *scheduler) asked(ctx context.Context, run engine.Run, refused *engine.RunError) *engine.RunError {
 	if run.Schedule == "" || run.Attempt > 0 {
 		return refused
@@ -245,7 +246,7 @@ func (s *scheduler) change(ctx context.Context, id string, edit func(*engine.Sch
 	return s.changeWithin(ctx, id, math.MaxInt, edit)
 }
 
-// changeWithin is change with a limit on the session's enabled schedules, which
+// changeWithin is like change, with a limit on the session's enabled schedules, which
 // applies if edit enables the schedule.
 func (s *scheduler) changeWithin(ctx context.Context, id string, max int, edit func(*engine.Schedule) error) (engine.Schedule, error) {
 	for {

@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// warnEvery is how often the log says that ends are not stored.
+// warnEvery is how often the log warns that ends of runs are not stored.
 const warnEvery = time.Minute
 
 // A keeper renews the lease, follows events of the engine, stores ends that could
@@ -22,7 +22,7 @@ type keeper struct {
 	notifier  *notifier
 	scheduler *scheduler
 
-	warned time.Time // last warning of ends that are not stored; zero if all are
+	warned time.Time // time of the last warning about ends that are not stored; zero if all are
 
 	quit  func()        // ends the keeper
 	ended chan struct{} // closed when it has ended

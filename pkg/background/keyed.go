@@ -16,9 +16,10 @@ const (
 	waiterServed              // the work has ended, and Run returns its outcome
 )
 
-// WithKey returns the run of a session with the idempotency key of a request, as last
-// stored and without its payload. It reports false if no run has the key. If that run
-// has another tool or other arguments, the error matches [ErrKeyReused].
+// WithKey returns the run of a session that has the idempotency key of req, with its
+// arguments but without the rest of its payload. It reports false if no run has the
+// key. If that run has another tool or other arguments, the error matches
+// [ErrKeyReused].
 func (m *Manager) WithKey(ctx context.Context, session string, req SpawnRequest) (engine.Run, bool, error) {
 	run, err := m.newRun(session, req)
 	if err != nil {
@@ -27,7 +28,7 @@ func (m *Manager) WithKey(ctx context.Context, session string, req SpawnRequest)
 	return m.reader.sameKey(ctx, run)
 }
 
-// runKeyed is Run for a call with a key.
+// runKeyed is like Run, for a call with a key.
 func (m *Manager) runKeyed(ctx context.Context, c *call, req RunRequest) (RunResult, error) {
 	w, t := m.worker, c.task
 	if err := w.park(t, time.Time{}); err != nil {

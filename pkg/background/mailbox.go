@@ -13,8 +13,8 @@ import (
 
 // Limits of the unacknowledged messages of a run.
 const (
-	MaxMessages     = 64        // messages
-	MaxMessage      = 16 << 10  // bytes of one
+	MaxMessages     = 64        // number of messages
+	MaxMessage      = 16 << 10  // bytes of one message
 	MaxMessageBytes = 256 << 10 // bytes of all messages
 	MaxReceived     = 16        // messages that one Receive returns
 )
@@ -65,14 +65,15 @@ func (b Mailbox) Send(ctx context.Context, by string, data json.RawMessage) (Mes
 		return Message{}, err
 	}
 	stored, err := b.reader.engine.PutValue(context.WithoutCancel(ctx), b.scope(), engine.Value{Data: text}, mailboxLimit)
-	if errors.Is(err, engine.ErrNotFound) { // it has ended meanwhile
+	if errors.Is(err, engine.ErrNotFound) { // it has ended in the meantime
 		err = ErrEnded
 	}
 	m.ID, m.At = stored.Version, stored.At
 	return m, err
 }
 
-// Check makes the checks of Send but stores nothing, so the message has no id.
+// Check makes the same checks as Send but stores nothing, so the message that it
+// returns has no id.
 func (b Mailbox) Check(ctx context.Context, by string, data json.RawMessage) (Message, error) {
 	m, text, err := b.prepare(ctx, by, data)
 	if err != nil {
@@ -137,11 +138,11 @@ func readMessages(ctx context.Context, e engine.Engine, s engine.Scope, max int)
 }
 
 // Receive returns the messages of the run whose work ctx belongs to, up to MaxReceived
-// of them in the order they were sent. It waits for the first one until wait is over or
-// the run is asked to stop, and then returns none. First it acknowledges the messages
-// with ids up to after, 0 for none: they are never returned again. All other messages
-// are returned again, also to a later attempt. If ctx does not belong to a run, the
-// error matches [output.ErrNoRun].
+// of them in the order they were sent. If there are none, it waits for the first one;
+// if wait passes or the run is asked to stop before that, it returns none. First it
+// acknowledges the messages with ids up to after, 0 for none: they are never returned
+// again. All other messages are returned again, even to a later attempt. If ctx does
+// not belong to a run, the error matches [output.ErrNoRun].
 func Receive(ctx context.Context, after int64, wait time.Duration) ([]Message, error) {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {

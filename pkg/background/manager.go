@@ -20,8 +20,8 @@ type Manager struct {
 	*core
 	member    *member    // the lease on the engine
 	runs      *registry  // the runs that this worker works on
-	admission *admission // gives runs their slots, and claims them from the queue
-	worker    *worker    // does their work
+	admission *admission // gives runs their slots, and claims queued runs
+	worker    *worker    // does the work of runs
 	reader    *reader    // reads runs of any worker
 	notifier  *notifier  // hands out notices
 	scheduler *scheduler // fires schedules
@@ -29,19 +29,19 @@ type Manager struct {
 	given     givenConfig
 }
 
-// core is the part of a Manager that all others share.
+// core is the part of a Manager that all its other parts share.
 type core struct {
 	config        atomic.Pointer[Config]
 	engine        engine.Engine
 	log           *slog.Logger
-	base          context.Context // never done; has the values of New's context
+	base          context.Context // never done; carries the values of New's context
 	born          time.Time       // time of creation
 	counters      counters
 	underPressure atomic.Bool // at least three quarters of the slots of this process are taken
 }
 
-// cfg is the current configuration, with defaults in place of zero values. It must not be
-// changed.
+// cfg returns the current configuration, with defaults in place of zero values. It must
+// not be changed.
 func (c *core) cfg() *Config { return c.config.Load() }
 
 // New joins the engine, takes over the runs of dead workers, such as an earlier
@@ -49,8 +49,8 @@ func (c *core) cfg() *Config { return c.config.Load() }
 // others end as failed with [engine.KindOrphaned], or as canceled if a stop was
 // requested. Their output is kept. Queued runs keep their position.
 //
-// Runs may be executed before New returns. They see the values of ctx, but not
-// its end. The error, if any, matches [ErrInvalid], or says why the engine
+// Runs may be executed before New returns. Their contexts have the values of ctx, but
+// do not end with it. The error, if any, matches [ErrInvalid], or says why the engine
 // could not be used.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
 	asked := cfg
@@ -90,8 +90,8 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Reoffer passes the current Config.Offer to the engine now, instead of at the next
-// heartbeat, and claims the runs that were waiting for it.
+// Reoffer passes the current result of Config.Offer to the engine now, instead of at
+// the next heartbeat, and claims the queued runs that this process can now start.
 func (m *Manager) Reoffer(ctx context.Context) error {
 	changed, err := m.member.reoffer(ctx)
 	if changed {

@@ -24,7 +24,7 @@ type member struct {
 	ended  bool          // lease has ended, and there is no new one yet
 	until  time.Time     // end of the lease, by this process's clock
 	expiry *time.Timer   // ends the lease at that time
-	offer  engine.Offer  // last offer that the engine got
+	offer  engine.Offer  // the last offer sent to the engine
 }
 
 // worker returns the lease.
@@ -80,7 +80,8 @@ func sameOffer(a, b engine.Offer) bool {
 	return (a.Tools == nil) == (b.Tools == nil) && maps.Equal(a.Tools, b.Tools) && a.Places == b.Places && bytes.Equal(a.About, b.About)
 }
 
-// over reports whether a lease has ended, even if nobody has noticed yet, or was replaced.
+// over reports whether a lease has ended, even if nobody has noticed yet, or has been
+// replaced.
 func (m *member) over(lease engine.Worker) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,7 +145,7 @@ func (m *member) end(lease engine.Worker) {
 	m.lost()
 }
 
-// leave returns the lease.
+// leave gives up the lease.
 func (m *member) leave(ctx context.Context) error {
 	m.mu.Lock()
 	m.expiry.Stop()

@@ -15,7 +15,7 @@ import (
 const (
 	maxNotices       = 10  // notices that RenderNotices shows at once
 	maxNoticeSummary = 300 // characters of a notice from the tool's own text
-	maxResultStart   = 400 // characters of a result
+	maxResultStart   = 400 // characters of a result in a notice
 	maxShortTitle    = 40  // characters of a title in a line of text
 )
 
@@ -58,18 +58,18 @@ func resultCut(run engine.Run) bool { return strings.HasSuffix(run.ResultStart, 
 
 // NoticeHints say how a model can see what [RenderNotices] leaves out.
 type NoticeHints struct {
-	More   string // further notices
-	Result string // a result that is cut off
+	More   string // how to see further notices
+	Result string // how to see a result that is cut off
 }
 
 // textEscaper keeps a tool's text from closing the element around it.
 var textEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// RenderNotices renders the ends of runs as a text for a model, as data and never as
-// an instruction of the host: the [NoticeText] of up to 10 of them, in an element
-// <background-results> that no text of a tool can close. It adds the number of all
-// others, including more, which only the caller knows of, and the hints that apply. It
-// returns "" without any notices.
+// RenderNotices renders the ends of runs as a text for a model, as data and never as an
+// instruction of the host: the [NoticeText] of up to 10 of them, in an element
+// <background-results> that no text of a tool can close. It adds the number of notices
+// that are left out, including more, the number that only the caller knows of, and the
+// hints that apply. Without any notices it returns "".
 func RenderNotices(ended []engine.Run, more int, hints NoticeHints) string {
 	if rest := len(ended) - maxNotices; rest > 0 {
 		more = max(0, more) + rest
@@ -94,9 +94,9 @@ func RenderNotices(ended []engine.Run, more int, hints NoticeHints) string {
 	return b.String()
 }
 
-// Pending returns the runs of a session whose notices are unacknowledged, in the
-// order they ended: at most max of them, all if max is not positive. more is the
-// number of the others. It changes nothing: pass the runs that were shown to
+// Pending returns the runs of a session whose notices are unacknowledged, in the order
+// they ended: at most max of them, all if max is not positive. more is the number of
+// the others. Pending acknowledges nothing: once the runs have been shown, call
 // [Manager.Acknowledge].
 func (m *Manager) Pending(ctx context.Context, session string, max int) (runs []engine.Run, more int, err error) {
 	if session == "" {
@@ -112,9 +112,9 @@ func (m *Manager) Pending(ctx context.Context, session string, max int) (runs []
 // expired reports whether the notice of an ended run is too old to be delivered.
 func (c Config) expired(run engine.Run) bool { return time.Since(run.FinishedAt) > c.NoticeTTL }
 
-// Acknowledge records that the notices of these runs were shown, so that they are not
-// delivered again. Unknown ids, ids of other sessions and runs without a notice are
-// ignored.
+// Acknowledge records that the notices of the runs with these ids were shown, so that
+// they are not delivered again. Unknown ids, ids of other sessions and runs without a
+// notice are ignored.
 func (m *Manager) Acknowledge(ctx context.Context, session string, ids []string) error {
 	if session == "" {
 		return fmt.Errorf("acknowledge: %w", &FieldError{"session", "required"})

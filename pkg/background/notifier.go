@@ -9,8 +9,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// handAgain is the pause before a notice whose run could not be read is handed
-// out again.
+// handAgain is the pause before the next attempt to hand out a notice whose run could
+// not be read.
 const handAgain = 10 * time.Second
 
 // A notifier takes the notices of ended runs from the engine and hands them to
@@ -29,12 +29,12 @@ type notifier struct {
 	queue   []string        // ids of runs whose notices were taken, in order
 	changed *sync.Cond      // queue or taken has changed
 	taken   bool            // nothing more is added to queue
-	viewers map[string]int  // by run: viewers who will show its end to its agent
-	held    map[string]bool // runs whose notice waits for the viewers
+	viewers map[string]int  // by run: number of viewers that will show its end to the session's agent
+	held    map[string]bool // runs whose notices wait for their viewers
 }
 
-// startNotifier starts a notifier. It ends when all notices taken before stop are
-// handed out, or when ctx is done.
+// startNotifier starts a notifier. The notifier ends when all notices taken before stop
+// are handed out, or when ctx is done.
 func startNotifier(ctx context.Context, c *core, m *member, runs *registry) *notifier {
 	n := &notifier{
 		core: c, member: m, runs: runs, stop: func() {},
@@ -55,8 +55,8 @@ func startNotifier(ctx context.Context, c *core, m *member, runs *registry) *not
 	return n
 }
 
-// look signals that there may be notices to take. The heartbeat repeats it
-// while there are.
+// look signals that there may be notices to take. The heartbeat repeats the signal as
+// long as there are some.
 func (n *notifier) look() { signal(n.news) }
 
 // signal puts an element into c if it is empty.
@@ -208,8 +208,8 @@ func (n *notifier) unview(ids []string) {
 	}
 }
 
-// seen acknowledges the notices of runs whose end their agent is shown. The end
-// is shown even if storing that fails.
+// seen acknowledges the notices of runs whose end is being shown to the session's
+// agent. The end is shown even if storing that fails.
 func (n *notifier) seen(ctx context.Context, ended []engine.Run) {
 	ids := map[string][]string{} // by session
 	for _, run := range ended {

@@ -14,53 +14,56 @@ import (
 
 // A RunRequest describes a call. Tool and Work are required. The arguments must be
 // valid JSON and must not change until the call has ended or is parked. They are
-// checked only when it is parked, or at the start with an IdempotencyKey, see
+// checked only when the call is parked or, with an IdempotencyKey, at its start: see
 // [Manager.Run].
 type RunRequest struct {
 	SpawnRequest // its Terms apply to later attempts
 
-	// ParkAfter is when a call that is still running becomes a background run; 0: never.
+	// ParkAfter is how long after its start a call that is still running becomes a
+	// background run; 0: never.
 	ParkAfter time.Duration
-	// Park is closed to park the call immediately; nil: never.
+	// Park parks the call immediately when it is closed; nil: never.
 	Park <-chan struct{}
-	// Unparked is called if the call could not be parked. It is then stopped if a limit is
-	// the reason and Park is not closed, and continues in the foreground otherwise. It is
-	// called once, and may be nil.
+	// Unparked is called if the call could not be parked. The call is then stopped if a
+	// limit is the reason and Park is not closed; otherwise it continues in the
+	// foreground. Unparked is called at most once, and may be nil.
 	Unparked func(err error)
 
-	// Work does the work, under the rules of an [Executor]. It is the first
-	// attempt; Config.Executor makes the later attempts of a parked call.
-	// Its context has the values of Run's.
+	// Work does the work, under the rules of an [Executor]. It is the first attempt;
+	// Config.Executor makes the later attempts of a parked call. The context of Work
+	// has the values of the context passed to [Manager.Run].
 	Work func(ctx context.Context, sink *output.Sink) (Outcome, error)
 
-	// Stops reports whether a call with an IdempotencyKey is stopped when Run's context
-	// ends with this cause. Otherwise, and if Stops is nil, the call continues.
+	// Stops reports whether to stop a call with an IdempotencyKey when the context of
+	// [Manager.Run] ends with this cause. If it returns false or is nil, the call
+	// continues.
 	Stops func(cause error) bool
 }
 
 // A RunResult is the outcome of a call.
 type RunResult struct {
-	Parked  bool       // the work continues as Run
-	Left    bool       // the context of a call with a key has ended, and the work continues; the error is its cause
+	Parked  bool       // the work continues, as the background run in Run
+	Left    bool       // the context of a call with a key has ended, and the work continues; the returned error is the context's cause
 	Reused  bool       // Work was not called: Run is an earlier run with the same idempotency key, tool and arguments
 	Run     engine.Run // record of the call, if it has one
-	Outcome Outcome    // outcome of Work, unless it was parked or reused
+	Outcome Outcome    // outcome of Work, unless the call was parked or an earlier run reused
 }
 
 // Run calls Work and waits for it. If Work returns within ParkAfter, Run returns its
 // outcome, with the error unchanged, and leaves no trace. Otherwise the call is parked:
 // it becomes a background run of the session, with a record, the same deadline, and a
-// notice of its end, and Run returns that.
+// notice of its end, and Run returns that run.
 //
 // If ctx ends before the call is parked, the context of the work is canceled with ctx's
 // cause, and Run returns what Work then returns. A parked run no longer depends on ctx.
 //
-// If the session has too many parked calls or the host too many runs when the call is
-// to be parked, or the record quota is full, the work is stopped, and the error is an
-// [*engine.LimitError] unless the work returned a result. If Park was closed, it
-// continues in the foreground until ParkAfter. If the call cannot be parked for another
-// reason, which is logged, or if the manager is closing, it continues there to its end. A
-// bad request is a *[FieldError]; after Close the error is [ErrClosed].
+// If the session has too many parked calls or the host too many runs when the call is to
+// be parked, or the record quota is full, the work is stopped, and the error is an
+// [*engine.LimitError] unless the work returned a result. But if Park was closed, the
+// work continues in the foreground until ParkAfter. If the call cannot be parked for
+// another reason, which is logged, or if the manager is closing, it continues in the
+// foreground to its end. For a bad request the error is a *[FieldError], and after Close
+// it is [ErrClosed].
 //
 // With an IdempotencyKey the call is a run from its start: its record is stored before
 // Work is called, and its end before Run returns what Work returned. If ctx ends, the
@@ -94,7 +97,7 @@ type call struct {
 	outcome Outcome      // valid once the task is done
 	err     error        // valid once the task is done
 	phase   atomic.Int32 // one of the phase values, for a call without a key
-	fate    chan bool    // whether the call was parked; made before its phase is phaseParking
+	fate    chan bool    // says whether the call was parked; made before the phase becomes phaseParking
 	waiter  atomic.Int32 // one of the waiter values, for a call with a key
 }
 
@@ -141,7 +144,7 @@ func (w *worker) begin(c *call, after func(*call, workResult)) {
 	})
 }
 
-// returned ends a call whose work has returned, or its run.
+// returned ends a call whose work has returned, or the run that the call has become.
 func (w *worker) returned(c *call, r workResult) {
 	c.outcome, c.err = r.outcome, r.err
 	if c.phase.Swap(phaseReturned) == phaseParking && <-c.fate {

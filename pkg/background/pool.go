@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// A pool calls functions on goroutines of their own, and reuses those: a tool call needs a
-// deep stack, and growing the stack of a fresh goroutine costs as much as running a small
-// tool.
+// A pool calls each function on a goroutine of its own, and reuses the goroutines: a tool
+// call needs a deep stack, and growing the stack of a fresh goroutine costs as much as
+// running a small tool.
 type pool struct {
 	work    chan func()   // received by idle goroutines
 	idle    chan struct{} // one element per idle goroutine

@@ -13,13 +13,14 @@ import (
 // of all messages.
 const questionKey = "question"
 
-// questionLimit bounds a question together with the messages.
+// questionLimit is the limit of the questions of a run together with its messages.
 var questionLimit = engine.ValueLimit{Count: MaxMessages + 1, Bytes: MaxMessageBytes + MaxValueBytes}
 
 // SaveQuestion stores the questions of the run whose work ctx belongs to, until the run
-// ends: JSON of at most [MaxValueBytes]. It replaces the value that [Question] returned
-// with that version. A change by [Mailbox.Answer] lets the run continue. The error
-// matches [engine.ErrConflict] if the questions were changed meanwhile.
+// ends: JSON of at most [MaxValueBytes]. version is the one that [Question] returned
+// with the questions to replace. A change by [Mailbox.Answer] lets the run continue.
+// The error matches [engine.ErrConflict] if the questions have been changed in the
+// meantime.
 func SaveQuestion(ctx context.Context, question json.RawMessage, version int64) error {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {

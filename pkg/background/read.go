@@ -21,7 +21,7 @@ func (m *Manager) Get(ctx context.Context, session, id string) (engine.Run, erro
 	return h.run, err
 }
 
-// Find is Get for a run of any session. It is for operators; a front end for
+// Find is like Get, but for a run of any session. It is for operators; a front end for
 // agents must not use it.
 func (m *Manager) Find(ctx context.Context, id string) (engine.Run, error) {
 	run, err := m.engine.Get(ctx, id)
@@ -49,8 +49,8 @@ func (m *Manager) Remove(ctx context.Context, session, id string) error {
 	return nil
 }
 
-// Payload returns one large part of a run of the session, nil if it has none, or
-// an error matching [engine.ErrNotFound].
+// Payload returns one part of the payload of a run of the session, nil if the run has
+// none, or an error matching [engine.ErrNotFound].
 func (m *Manager) Payload(ctx context.Context, session, id string, part engine.Part) (json.RawMessage, error) {
 	h, err := m.reader.lookup(ctx, session, id)
 	if err != nil {
@@ -66,9 +66,9 @@ func (m *Manager) List(ctx context.Context, q engine.Query) ([]engine.Run, error
 	return m.reader.list(ctx, q)
 }
 
-// Watch returns a channel of events of the runs and schedules of a session or of all
-// sessions if session is "", from now on: see [engine.Engine.Watch]. Events of a run of
-// this worker arrive within 100 ms. The channel is closed after ctx is done.
+// Watch returns a channel of future events of the runs and schedules of a session, or
+// of all sessions if session is "": see [engine.Engine.Watch]. Events of a run of this
+// worker arrive within 100 ms. The channel is closed after ctx is done.
 func (m *Manager) Watch(ctx context.Context, session string) <-chan engine.Event {
 	return m.engine.Watch(ctx, session)
 }
@@ -92,7 +92,8 @@ func (m *Manager) Tail(ctx context.Context, session, id string, offset int64, ma
 	return chunk, nil
 }
 
-// A Log is the raw log of a run at the time of [Manager.Log]. It is for one reader.
+// A Log is the raw log of a run, as it was when [Manager.Log] was called. It is meant
+// for a single reader.
 type Log struct {
 	Attempt int // attempt that wrote the log
 
@@ -143,9 +144,8 @@ func (l *Log) WriteTo(w io.Writer) (n int64, err error) {
 }
 
 // Open opens an artifact of an ended run of the session: [engine.OutputLog] or
-// [engine.ResultJSON]. The caller closes it. The error matches
-// [engine.ErrNotFound] if the session does not have the run, it has not ended, or
-// the name is unknown.
+// [engine.ResultJSON]. The caller closes it. The error matches [engine.ErrNotFound] if
+// the session does not have the run, the run has not ended, or the name is unknown.
 func (m *Manager) Open(ctx context.Context, session, id, name string) (engine.Artifact, error) {
 	if _, err := m.reader.lookup(ctx, session, id); err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 // events of the engine may be lost.
 const pollEvery = time.Second
 
-// A reader reads runs. For runs of this worker it adds what their tasks know;
-// all others are as the engine has them.
+// A reader reads runs. For runs of this worker it adds what their tasks know; it
+// returns all other runs as the engine has them.
 type reader struct {
 	*core
 	runs *registry
@@ -33,8 +33,8 @@ type handle struct {
 	live bool // the task was live before the run was read
 }
 
-// find splits ids into those that the session has and those it does not have.
-// If it has none, the latter is the error.
+// find splits ids into those that the session has and those it does not have. If the
+// session has none of them, missing is the error.
 func (r *reader) find(ctx context.Context, session string, ids []string) (known []handle, missing *NotFoundError, err error) {
 	known = make([]handle, 0, len(ids))
 	for _, id := range ids {
@@ -85,8 +85,8 @@ func (c *core) has(session, owner string) bool {
 	return owner == session || c.cfg().CanAccess != nil && session != "" && c.cfg().CanAccess(session, owner)
 }
 
-// relook is lookup for a run that was found before. An ended run does not
-// change, and its record may be gone.
+// relook is like lookup, for a run that was found before. An ended run does not change,
+// and its record may be gone.
 func (r *reader) relook(ctx context.Context, session string, h handle) (handle, error) {
 	switch {
 	case h.task != nil && h.task.ended() && h.task.final.Status.Terminal():
@@ -97,8 +97,8 @@ func (r *reader) relook(ctx context.Context, session string, h handle) (handle, 
 	return r.lookup(ctx, session, h.run.ID)
 }
 
-// steady calls read with a run, and again with the newer one if another attempt
-// has begun meanwhile. It returns the last one.
+// steady calls read with a run. If another attempt has begun in the meantime, it looks
+// the run up and calls read again. It returns the run of the last call.
 func (r *reader) steady(ctx context.Context, session string, h handle, read func(handle) error) (handle, error) {
 	for {
 		err := read(h)
@@ -183,7 +183,7 @@ type waitLimits struct {
 	until  Until
 	most   time.Duration   // 0: no limit
 	enough <-chan struct{} // ends the wait; nil: never
-	saved  bool            // an end that was shown before must also be stored
+	saved  bool            // for an end that was shown before, wait until it is stored
 }
 
 // await waits until any or all of the runs have ended, the wait is over or the
@@ -313,8 +313,8 @@ func (r *reader) poll(ctx context.Context, session string, ends map[string]chan 
 	}
 }
 
-// awaitElsewhere closes a task's done when another worker, or a later attempt
-// here, has ended its run.
+// awaitElsewhere closes the done channel of a task when another worker, or a later
+// attempt here, has ended its run.
 func (r *reader) awaitElsewhere(t *task) {
 	end := make(chan struct{})
 	r.poll(r.base, t.run.Session, map[string]chan struct{}{t.run.ID: end})
@@ -324,7 +324,7 @@ func (r *reader) awaitElsewhere(t *task) {
 	close(t.done)
 }
 
-// sameKey returns the earlier run that has the key of a run.
+// sameKey returns the earlier run that has the same idempotency key as run.
 func (r *reader) sameKey(ctx context.Context, run engine.Run) (first engine.Run, found bool, err error) {
 	if run.IdempotencyKey == "" {
 		return first, false, nil

@@ -11,7 +11,7 @@ type givenConfig struct {
 	cfg Config
 }
 
-// Reconfigured returns c with those fields of to that [Manager.Reconfigure] may
+// Reconfigured returns c, with to's values in the fields that [Manager.Reconfigure] may
 // change.
 func (c Config) Reconfigured(to Config) Config {
 	c.PerSession, c.PerOwner, c.PerHost, c.Parked, c.Schedules = to.PerSession, to.PerOwner, to.PerHost, to.Parked, to.Schedules
@@ -21,14 +21,14 @@ func (c Config) Reconfigured(to Config) Config {
 	return c
 }
 
-// Reconfigure changes the configuration from now on: change gets a copy of the given one, and
-// may set PerSession, PerOwner, PerHost, Parked, Schedules, Attempts, OutputCap, Timeout,
-// MaxTimeout, Retention, RetainRuns, NoticeTTL, EndSession, MinInterval and Misfire. Other
-// fields are ignored.
+// Reconfigure changes the configuration from now on. It calls change with a copy of the
+// configuration as it was given, without defaults; change may set PerSession, PerOwner,
+// PerHost, Parked, Schedules, Attempts, OutputCap, Timeout, MaxTimeout, Retention,
+// RetainRuns, NoticeTTL, EndSession, MinInterval and Misfire. Other fields are ignored.
 //
 // Spawned runs keep their deadline, their output cap and their slots, even if there are more
 // of them than the new limits allow. A schedule that fires more often than MinInterval allows
-// continues. An error matches [ErrInvalid], and nothing has changed.
+// continues. If it returns an error, which matches [ErrInvalid], nothing has changed.
 func (m *Manager) Reconfigure(change func(*Config)) error {
 	m.given.mu.Lock()
 	defer m.given.mu.Unlock()

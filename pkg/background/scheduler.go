@@ -122,8 +122,8 @@ func (s *scheduler) planAgain(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// earlier returns the next time of a schedule from now on, if it is planned for
-// later.
+// earlier returns when a schedule next fires after now, and whether that is earlier
+// than planned.
 func earlier(planned engine.Schedule, now time.Time) (next time.Time, ok bool) {
 	if planned.Cron == "" {
 		return next, false

@@ -16,13 +16,13 @@ import (
 // A ScheduleRequest says what to run, and when. Tool and exactly one of Cron
 // and At are required. Version and By are stored with each run.
 //
-// Args are stored in clear for later runs, so they must not contain secrets.
+// Args are stored in plain text for later runs, so they must not contain secrets.
 // Stored and IdempotencyKey are not used.
 type ScheduleRequest struct {
 	SpawnRequest
 
-	Cron     string         // five fields; "": none. See [engine.Schedule]
-	At       time.Time      // in the future, within 10 years; zero: none
+	Cron     string         // cron expression of five fields, see [engine.Schedule]; "": none
+	At       time.Time      // time of a one-shot, in the future and within 10 years; zero: none
 	Timezone string         // IANA time zone of Cron, trimmed; "": UTC
 	Overlap  engine.Overlap // policy for a firing while an earlier run is active; "": [engine.OverlapSkip]
 }
@@ -105,13 +105,13 @@ func recurring(s *engine.Schedule, least time.Duration, now time.Time) error {
 	return nil
 }
 
-// Schedule stores a schedule. The manager starts its runs from then on, at most one
-// per due time, and also after a restart.
+// Schedule stores a schedule. From then on the manager starts its runs, at most one per
+// due time, even after a restart.
 //
-// A bad request is a *[FieldError]. If the session has reached its limit of schedules,
-// or the record quota is full, the error is an *[engine.LimitError] that matches
-// [engine.ErrScheduleLimit] or [engine.ErrRecordLimit], and nothing is stored. After
-// Close it is [ErrClosed].
+// For a bad request the error is a *[FieldError]. If the session has reached its limit
+// of schedules, or the record quota is full, the error is an *[engine.LimitError] that
+// matches [engine.ErrScheduleLimit] or [engine.ErrRecordLimit], and nothing is stored.
+// After Close the error is [ErrClosed].
 func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequest) (engine.Schedule, error) {
 	s, err := m.scheduler.newSchedule(ctx, session, req)
 	switch {
@@ -134,7 +134,7 @@ func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequ
 }
 
 // Schedules returns the schedules of a session, newest first and without their
-// arguments: enabled ones and those that will not fire again. An empty session
+// arguments: both the enabled ones and those that will not fire again. An empty session
 // selects all sessions, which is for operators; a front end for agents must name the
 // session.
 func (m *Manager) Schedules(ctx context.Context, session string) ([]engine.Schedule, error) {
@@ -210,11 +210,11 @@ func (m *Manager) RemoveSchedule(ctx context.Context, session, id string) (engin
 	return s, nil
 }
 
-// Enable lets a disabled schedule of a session fire again from now on, and returns
-// it. It may be called again. If the time of a one-shot has passed, the error is a
-// *[FieldError]. If the session has too many enabled schedules, it is an
-// *[engine.LimitError] that matches [engine.ErrScheduleLimit]. If the session does
-// not have the schedule, it matches [ErrNoSchedule].
+// Enable lets a disabled schedule of a session fire again from now on, and returns it.
+// It may be called again. If the time of a one-shot has passed, the error is a
+// *[FieldError]. If the session has too many enabled schedules, the error is an
+// *[engine.LimitError] that matches [engine.ErrScheduleLimit]. If the session does not
+// have the schedule, the error matches [ErrNoSchedule].
 func (m *Manager) Enable(ctx context.Context, session, id string) (engine.Schedule, error) {
 	s, err := m.GetSchedule(ctx, session, id)
 	if err != nil || s.Enabled {
@@ -244,13 +244,13 @@ func (m *Manager) Enable(ctx context.Context, session, id string) (engine.Schedu
 	return s, nil
 }
 
-// Fire queues a run of a schedule of a session now, whether the schedule is enabled or
-// not, and returns the run. The schedule's next time does not change. by is stored
-// with the run; "" means the creator of the schedule.
+// Fire queues a run of one of the session's schedules now, whether the schedule is
+// enabled or not, and returns the run. The schedule's next time does not change. by is
+// stored with the run; "" means the creator of the schedule.
 //
-// While an earlier run of the schedule is active, its Overlap applies; if that skips
-// the firing, the error matches [ErrOverlap]. If the session does not have the
-// schedule, the error matches [ErrNoSchedule].
+// While an earlier run of the schedule is active, the Overlap of the schedule applies;
+// if the firing is skipped, the error matches [ErrOverlap]. If the session does not
+// have the schedule, the error matches [ErrNoSchedule].
 func (m *Manager) Fire(ctx context.Context, session, id, by string) (engine.Run, error) {
 	due, err := m.GetSchedule(ctx, session, id)
 	switch {
@@ -264,7 +264,7 @@ func (m *Manager) Fire(ctx context.Context, session, id, by string) (engine.Run,
 	due.By = cmp.Or(output.Clip(by, maxKey), due.By)
 	run, fresh, err := m.scheduler.startFiring(ctx, due, firing{at: now})
 	switch {
-	case errors.Is(err, engine.ErrNotFound): // it was removed meanwhile
+	case errors.Is(err, engine.ErrNotFound): // it was removed in the meantime
 		return engine.Run{}, noSchedule(id)
 	case err != nil:
 		return engine.Run{}, fmt.Errorf("schedule: %w", m.admission.refused(err))

@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// maxSnapshot is the limit of [Manager.Snapshot], in characters.
+// maxSnapshot is the maximum length of a [Manager.Snapshot], in characters.
 const maxSnapshot = 1000
 
 // Snapshot returns a summary of the session's active runs, for a model whose
@@ -68,11 +68,11 @@ func snapshotLine(run engine.Run, now time.Time) string {
 	return b.String()
 }
 
-// EndSession ends a session. It stops the session's parked calls, or all its runs with
-// [EndAll], and removes its values of all scopes. Records, notices and schedules stay:
-// [Manager.Unschedule] ends those. It waits until the stopped runs have ended, for at
-// most the grace period plus a second. If ctx is done first, it returns ctx's error,
-// and the stops continue.
+// EndSession ends a session. It stops the session's parked calls or, with [EndAll], all
+// its runs, and removes its values in all scopes. Records, notices and schedules are
+// kept; [Manager.Unschedule] disables a schedule. It waits until the stopped runs have
+// ended, for at most the grace period plus a second. If ctx is done first, it returns
+// ctx's error, and the stops continue.
 func (m *Manager) EndSession(ctx context.Context, session string) error {
 	if session == "" {
 		return fmt.Errorf("end session: %w", &FieldError{"session", "required"})

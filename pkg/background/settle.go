@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// flushChunk is the most bytes of a log passed to the engine at a time.
+// flushChunk is the maximum number of bytes of a log passed to the engine at a time.
 const flushChunk = 256 << 10
 
 // hold connects a task's sink to its lease. The lock io must be held.
@@ -26,8 +26,9 @@ func (w *worker) hold(t *task, worker engine.Worker, lease engine.Lease) {
 	}
 }
 
-// untilFlush returns how long it is until the next flush that is at least rest after the
-// start. All runs flush at the same moments, so that an engine can store them in one write.
+// untilFlush returns the time until the first flush that is not before rest, a time since
+// the Manager's creation. All runs flush at the same moments, so that an engine can store
+// them in one write.
 func (w *worker) untilFlush(rest time.Duration) time.Duration {
 	now := time.Since(w.born)
 	next := max(now+1, rest) + flushEvery - 1
@@ -60,7 +61,7 @@ func (w *worker) flush(t *task) {
 	w.report(t)
 }
 
-// report stores what the sink reports of a run, if it is new. The lock io must be held.
+// report stores the sink's report about a run, if it is new. The lock io must be held.
 func (w *worker) report(t *task) {
 	beat := t.sink.Beat()
 	if beat.Equal(t.beat) {
@@ -75,7 +76,7 @@ func (w *worker) report(t *task) {
 }
 
 // appendLog appends to the lease the output that the lease does not have yet. Output
-// that is written meanwhile waits for the next time. The lock io must be held.
+// that is written in the meantime waits for the next call. The lock io must be held.
 func (t *task) appendLog(ctx context.Context) error {
 	for {
 		chunk := t.sink.Tail(t.flushed, flushChunk)
@@ -91,8 +92,8 @@ func (t *task) appendLog(ctx context.Context) error {
 	}
 }
 
-// lostRun stops the run if err means that another worker has it, and
-// reports that.
+// lostRun stops the run if err means that another worker has it, and reports whether it
+// does.
 func (w *worker) lostRun(t *task, err error) bool {
 	if !fenced(err) {
 		return false
@@ -103,8 +104,8 @@ func (w *worker) lostRun(t *task, err error) bool {
 }
 
 // checkpoint stores a checkpoint of a run, with the cost of what led to it. While the
-// storage takes nothing, it waits: the work may do next what must not be repeated if the
-// checkpoint is not stored.
+// storage accepts nothing, it waits: without the checkpoint, what the work does next
+// could be repeated after a crash, even if it must not be.
 func (w *worker) checkpoint(ctx context.Context, t *task, data []byte) error {
 	if len(data) > MaxCheckpoint {
 		return &FieldError{"data", "longer than 1 MiB"}
@@ -138,8 +139,8 @@ func (w *worker) saveCheckpoint(t *task, data []byte) error {
 	return err
 }
 
-// settle stores how a run ended, returns its slot and wakes its waiters, in
-// this order: a session that has seen the end can spawn again.
+// settle stores how a run ended, returns its slot and wakes its waiters, in this order,
+// so that a session that has seen the end can spawn again.
 func (w *worker) settle(t *task, e *ending) {
 	t.hasReturned()
 	t.sink.Close()
@@ -179,8 +180,8 @@ func (w *worker) over(t *task) {
 	w.counters.ended(run)
 }
 
-// storeEnd writes the end of a run. It returns the run as it ended, or false if
-// it has to be stored later; the task then stays.
+// storeEnd writes the end of a run. It returns the run as it ended, and whether the end
+// is stored. If not, the task stays, so that the end can be stored later.
 func (w *worker) storeEnd(t *task, e *ending) (final engine.Run, stored bool) {
 	t.io.Lock()
 	defer t.io.Unlock()
@@ -258,7 +259,7 @@ func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, erro
 	return t.lease.Complete(ctx, e.status, e.beat, e.end)
 }
 
-// retry stores whatever of a task could not be stored before.
+// retry stores the output and the end of a task that could not be stored before.
 func (w *worker) retry(ctx context.Context, t *task) error {
 	if t.stuck.Load() && !t.settled.Load() {
 		t.flusher.Reset(0)

@@ -18,23 +18,24 @@ import (
 
 // A SpawnRequest describes a run to start. Only Tool is required.
 type SpawnRequest struct {
-	Tool           string          // trimmed
+	Tool           string          // name of the tool; surrounding space is removed
 	Version        string          // version of the tool, kept with the run for Config.Readmit; may be empty
 	Args           json.RawMessage // any JSON value; nil: {}
-	Stored         json.RawMessage // stored in place of Args that hold secrets: the run cannot be run again; nil: Args
+	Stored         json.RawMessage // stored in place of Args if they contain secrets: such a run cannot be run again; nil: Args are stored
 	Title          string          // at most 120 characters; "": "Background {tool}"
 	By             string          // the requester, kept with the run; "": the session's agent
-	Silent         bool            // no notice of the end is made
-	Wake           engine.Wake     // which ends make a notice, if it is not Silent; "": each
+	Silent         bool            // the end makes no notice
+	Wake           engine.Wake     // which ends make a notice, unless Silent; "": every end
 	Timeout        time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
 	IdempotencyKey string          // at most 128 characters; "": none
 
 	// Held names what the run waits for, such as an approval. The run is stored without taking
-	// a slot, and starts once [Manager.Release] is called, even after a restart;
-	// Config.Readmit then decides. Stored requires Parked, and the run then never starts: it
-	// records the decision for its caller, which has the arguments. "": it starts immediately.
+	// a slot, and starts once [Manager.Release] is called, even after a restart, if
+	// Config.Readmit admits it. With Stored, Parked is required and the run never starts: it
+	// only records the decision for its caller, which has the arguments. "": the run starts
+	// immediately.
 	Held string
-	// Parked marks a call that continues as a run.
+	// Parked marks the run as a parked call.
 	Parked bool
 	// Restartable lets the run start over after a crash, until [DropState] is called.
 	Restartable bool
@@ -43,29 +44,28 @@ type SpawnRequest struct {
 	// kept in Run.Terms and not reported. Nil passes nothing.
 	Terms json.RawMessage
 
-	// Parent is the id of an active run of the session that becomes the run's parent.
-	// "" means the run whose [Executor] got the context, or a context that it derives
-	// from, if that run belongs to the session. [Manager.Stop] explains what a child
-	// is.
+	// Parent is the id of the run's parent, an active run of the session. "" means the
+	// run that the context belongs to, see [RunOf], if it is a run of the session.
+	// [Manager.Stop] explains what a child is.
 	Parent string
 }
 
 // A SpawnResult is the run that a spawn created or found.
 type SpawnResult struct {
 	engine.Run
-	Reused bool // an earlier run with the same idempotency key, tool and arguments
+	Reused bool // Run is an earlier run with the same idempotency key, tool and arguments
 }
 
 // Spawn stores a run and starts it. It returns as soon as the record is stored; the
 // run does not depend on ctx.
 //
 // If the session has a run with the same idempotency key, tool and arguments, Spawn
-// returns that one instead. If the key was used with another tool or other arguments,
+// returns that run instead. If the key was used with another tool or other arguments,
 // the error matches [ErrKeyReused].
 //
 // If there is no slot or permit for the run, or the record quota is full, the error is
-// an *[engine.LimitError], and nothing is stored. A bad request is a *[FieldError];
-// after Close the error is [ErrClosed].
+// an *[engine.LimitError], and nothing is stored. For a bad request it is a
+// *[FieldError], and after Close it is [ErrClosed].
 func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (SpawnResult, error) {
 	run, err := m.newStoredRun(session, req)
 	if err != nil {
@@ -114,8 +114,8 @@ func (m *Manager) Release(ctx context.Context, id string) (engine.Run, error) {
 }
 
 // Refuse cancels a held run before it has started, and returns it. by and reason are
-// stored with it, as for [StopRequest]. For any other run the error matches
-// [engine.ErrConflict].
+// stored with the run, like those of a [StopRequest]. For any other run the error
+// matches [engine.ErrConflict].
 func (m *Manager) Refuse(ctx context.Context, id, by, reason string) (engine.Run, error) {
 	c := engine.Cancellation{At: time.Now(), By: by, Reason: output.Shorten(reason, maxReason), Force: true, Held: true}
 	run, err := m.engine.Cancel(context.WithoutCancel(ctx), id, c, canceled(c.At))
@@ -126,8 +126,8 @@ func (m *Manager) Refuse(ctx context.Context, id, by, reason string) (engine.Run
 	return run, nil
 }
 
-// PlanRun makes the checks of a spawn, except for slots, permits and quotas, and
-// returns the run that it would start. Nothing is stored.
+// PlanRun checks a request as [Manager.Spawn] does, except for slots, permits and
+// quotas, and returns the run that Spawn would start. It stores nothing.
 func (m *Manager) PlanRun(ctx context.Context, session string, req SpawnRequest) (engine.Run, error) {
 	run, err := m.newStoredRun(session, req)
 	if err == nil {
@@ -139,8 +139,8 @@ func (m *Manager) PlanRun(ctx context.Context, session string, req SpawnRequest)
 	return run, nil
 }
 
-// newRun makes the record of a run, or returns what is wrong with the request.
-// It shares the request's arguments, unchecked.
+// newRun makes the record of a run, or returns what is wrong with the request. The
+// record shares the request's arguments, which are not checked.
 func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	run := engine.Run{
 		ID: newID(runPrefix), Session: session, Tool: strings.TrimSpace(req.Tool), Version: req.Version,
@@ -186,7 +186,8 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	return run, nil
 }
 
-// newStoredRun is newRun with checked arguments, copied into the record.
+// newStoredRun is like newRun, but checks the arguments and copies them into the
+// record.
 func (c *core) newStoredRun(session string, req SpawnRequest) (engine.Run, error) {
 	run, err := c.newRun(session, req)
 	if err == nil && run.Secret && !json.Valid(req.Args) {
@@ -217,7 +218,7 @@ func ownArgs(args json.RawMessage) (json.RawMessage, error) {
 	return bytes.Clone(args), nil
 }
 
-// reuse returns the earlier run with the key of a refused run.
+// reuse returns the earlier run that has the idempotency key of a refused run.
 func (m *Manager) reuse(ctx context.Context, run engine.Run, refused error) (SpawnResult, error) {
 	first, found, err := m.reader.sameKey(ctx, run)
 	switch {

@@ -18,9 +18,9 @@ type Stats struct {
 	Unnoticed int `json:"unnoticed"` // notices that wait for Config.OnNotice
 
 	RecordBytes int64 `json:"record_bytes"` // bytes of the records of runs and schedules
-	RecordQuota int64 `json:"record_quota"` // their quota: see [Config]
+	RecordQuota int64 `json:"record_quota"` // limit of RecordBytes: see [Config]
 
-	Spawned   int64                      `json:"spawned"`      // stored runs
+	Spawned   int64                      `json:"spawned"`      // new runs that were stored
 	Succeeded int64                      `json:"succeeded"`    // runs that succeeded
 	Failed    map[engine.ErrorKind]int64 `json:"failed"`       // runs that failed, by kind of error
 	Canceled  int64                      `json:"canceled"`     // runs that were canceled
@@ -73,7 +73,7 @@ func (m *Manager) Stats() Stats {
 	return s
 }
 
-// ended counts the end of a run, and reports it.
+// ended counts the end of a run, and calls onEnd.
 func (c *counters) ended(run engine.Run) {
 	c.add(func(s *Stats) { s.ended(run) })
 	if c.onEnd != nil {

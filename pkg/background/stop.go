@@ -14,7 +14,7 @@ import (
 type StopRequest struct {
 	Force  bool   // no grace period: the run's context is canceled immediately
 	Reason string // kept with the run, cut to 200 characters; may be empty
-	By     string // the requester, kept with the run; "": "session", the agent: showing it the end acknowledges the notice
+	By     string // the requester, kept with the run; "" or "session": the session's agent, so Stop acknowledges the notice of the end that it returns
 	Alone  bool   // the run's children are not stopped
 }
 
@@ -36,9 +36,9 @@ func (r StopRequest) grace(c *Config) time.Duration {
 // another worker is stopped through the engine.
 //
 // Stop also stops the run's active descendants and waits for them, whether the run
-// itself is still active or not: see [SpawnRequest].Parent. A child is stopped when
-// its parent is stopped, but not when the parent ends by itself. It remains the
-// child of a parent that is run again.
+// itself is still active or not: see [SpawnRequest].Parent. A child is stopped when its
+// parent is stopped, but not when the parent ends by itself. It remains a child when
+// its parent is run again.
 //
 // Stop then returns the run without its payload. A run becomes canceled only after its
 // work has ended, and a result that arrived before that wins. The error matches
@@ -75,10 +75,9 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 	return h.run, nil
 }
 
-// stop records that a run has to end and asks its work to, without waiting for
-// it. That cancels a queued run immediately. A slow engine delays the request by
-// no more than a second. Failing to store it is an error only if this worker does
-// not have the run.
+// stop records that a run has to end and asks its work to, without waiting for it. A
+// queued run is canceled immediately. A slow engine delays the request by no more than
+// a second. Failing to store it is an error only if this worker does not have the run.
 func (w *worker) stop(ctx context.Context, id string, req StopRequest) (handle, error) {
 	c := engine.Cancellation{At: time.Now(), By: cmp.Or(req.By, "session"), Reason: output.Shorten(req.Reason, maxReason), Alone: req.Alone, Force: req.Force}
 	grace := req.grace(w.cfg())

@@ -13,24 +13,26 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A task is a run that holds a slot of this worker: it is about to start,
-// executes, or its end is not stored yet. A foreground call is a task too; it has
+// A task is a run that holds a slot of this worker: it is about to start, is executing,
+// or has ended but its end is not stored yet. A foreground call is a task too; it has
 // no record and no slot until it is parked.
 type task struct {
 	run  engine.Run      // as submitted or claimed; a claimed run has no payload
-	args json.RawMessage // arguments of the first attempt in place of the stored ones; nil: those
+	args json.RawMessage // arguments of the first attempt if the stored ones lack secrets; nil: the stored ones
 	call bool            // it began as a call in the foreground
-	ask  bool            // Config.Readmit decides before the start
+	ask  bool            // Config.Readmit has to be asked before the start
 
-	// alone is set, before the end is stored, if Run has returned or is about to.
+	// alone is set, before the end is stored, if [Manager.Run] has returned or is about
+	// to.
 	alone bool
-	// unsure is set if the call has a slot and may have a record, though parking it failed.
+	// unsure is set if the call has a slot and may have a record, although parking it
+	// failed.
 	unsure bool
 
 	sink  *output.Sink
 	mail  chan struct{} // has an element if there may be new messages
 	done  chan struct{} // closed after the terminal write
-	final *engine.Run   // set before done is closed
+	final *engine.Run   // the run as it ended; set before done is closed
 
 	ctx    context.Context // context of the work
 	cancel context.CancelCauseFunc
@@ -46,10 +48,10 @@ type task struct {
 	lease    engine.Lease           // nil before the run is started
 	worker   engine.Worker          // the worker that claimed the run and owns the lease
 	flushed  int64                  // length of the log appended to the lease
-	beat     engine.Beat            // as last reported
+	beat     engine.Beat            // the last one reported
 	stuck    atomic.Bool            // the log could not be stored; logged once
 	flusher  *time.Timer            // appends new output; made with the lease
-	rest     atomic.Int64           // no flush until then, in nanoseconds since the start
+	rest     atomic.Int64           // time before which nothing is flushed, in nanoseconds since the Manager's creation
 	stated   atomic.Bool            // the run has a state to continue from
 	advanced atomic.Bool            // the work has stored a state, or a checkpoint other than its first
 	mailSeen atomic.Int64           // version of the last message that the work has, or could have, received
@@ -70,16 +72,16 @@ type ending struct {
 	lost    bool               // nothing is stored, since the run seems to be another worker's
 }
 
-// newTask returns a task whose work has a context below base.
+// newTask returns a task whose work gets a context derived from base.
 func newTask(base context.Context, run engine.Run) *task {
 	t := &task{run: run, sink: output.NewSink(run.OutputCap), mail: make(chan struct{}, 1), done: make(chan struct{}), saved: make(chan struct{}), io: make(turn, 1)}
 	t.ctx, t.cancel = context.WithCancelCause(base)
 	return t
 }
 
-// A turn is a mutex, a channel of capacity 1, that may be held while an engine
-// writes. Unlike with a [sync.Mutex], time advances in a synctest bubble while
-// others wait.
+// A turn is a mutex made of a channel of capacity 1. It may be held while an engine
+// writes. Unlike with a [sync.Mutex], time advances in a synctest bubble while others
+// wait.
 type turn chan struct{}
 
 func (t turn) Lock()   { t <- struct{}{} }
@@ -118,7 +120,7 @@ func (t *task) requestStop(grace time.Duration) {
 	first := !t.stopped
 	t.stopped = true
 	switch {
-	case grace <= 0 || t.forced: // cancel first, so that the work cannot react to the request before
+	case grace <= 0 || t.forced: // cancel first, so that the work cannot react to the request before that
 		t.cancel(ErrStopped)
 	case first:
 		t.kill = time.AfterFunc(grace, func() { t.cancel(ErrStopped) })
@@ -128,16 +130,16 @@ func (t *task) requestStop(grace time.Duration) {
 	}
 }
 
-// shorten removes the grace period of this and all later requests, if grace is zero.
+// shorten removes the grace period of all stop requests from now on, if grace is zero.
 func (t *task) shorten(grace time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forced = t.forced || grace <= 0
 }
 
-// interrupt ends the work because the manager is closing. It cancels the context
-// first: work that reacts to the stop request would end the run, although it may
-// be run again.
+// interrupt ends the work because the manager is closing. It cancels the context first:
+// if the work reacted to the stop request, the run would end, although it may be run
+// again.
 func (t *task) interrupt() {
 	t.cancel(ErrClosed)
 	t.sink.RequestStop()
@@ -180,7 +182,7 @@ func (t *task) news() <-chan struct{} {
 	return t.done
 }
 
-// A registry has the tasks of a Manager. It is safe for concurrent use.
+// A registry holds the tasks of a Manager. It is safe for concurrent use.
 type registry struct {
 	mu      sync.Mutex
 	closing bool
@@ -217,7 +219,7 @@ func (r *registry) remove(t *task) {
 	}
 }
 
-// drop ends a task whose end is not stored.
+// drop ends a task without storing an end.
 func (r *registry) drop(t *task) {
 	t.hasReturned()
 	t.final = &t.run

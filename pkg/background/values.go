@@ -12,9 +12,10 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Limits of the values of one session. The quota of records limits those of all.
+// Limits of the values of one session. The record quota limits the values of all
+// sessions.
 const (
-	MaxValues     = 256      // values
+	MaxValues     = 256      // number of values
 	MaxValue      = 64 << 10 // bytes of one value
 	MaxValueBytes = 1 << 20  // bytes of all values, with their keys
 )
@@ -26,12 +27,12 @@ var valueKey = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
 // They are kept until the session ends, or until Config.NoticeTTL passes without a
 // write or a deletion. Do not store secrets: the store does not protect them.
 //
-// It is a small value, safe for concurrent use.
+// Values is cheap to copy, and safe for concurrent use.
 type Values struct {
 	engine engine.Engine
 	scope  engine.Scope
 	limit  engine.ValueLimit
-	most   int // bytes of one value
+	most   int // maximum size of one value, in bytes
 }
 
 // Values returns the values of a session.
@@ -60,14 +61,14 @@ func (v Values) Get(ctx context.Context, key string) (engine.Value, error) {
 // Set stores a value, which is JSON of at most MaxValue bytes, or the limit given to
 // [ValuesIn], and returns it with its new version. The error matches
 // [engine.ErrConflict] if the stored version differs from version: a missing value has
-// 0, and [engine.AnyVersion] matches any. A key is 1 to 128 letters, digits and . _ : @
-// -, but not "." or "..". If a limit of the session is exceeded, the error is an
-// *[engine.LimitError].
+// version 0, and [engine.AnyVersion] matches any version. A key is 1 to 128 letters,
+// digits and . _ : @ -, but not "." or "..". If a limit of the session is exceeded, the
+// error is an *[engine.LimitError].
 func (v Values) Set(ctx context.Context, key string, data json.RawMessage, version int64) (engine.Value, error) {
 	return v.SetUntil(ctx, key, data, version, time.Time{})
 }
 
-// SetUntil is like Set, but the value counts as missing from expires on; zero means
+// SetUntil is like Set, but the value is treated as missing from expires on; zero means
 // never.
 func (v Values) SetUntil(ctx context.Context, key string, data json.RawMessage, version int64, expires time.Time) (engine.Value, error) {
 	err := v.check(key)
@@ -82,8 +83,8 @@ func (v Values) SetUntil(ctx context.Context, key string, data json.RawMessage, 
 	return v.engine.PutValue(context.WithoutCancel(ctx), v.scope, engine.Value{Key: key, Data: data, Version: version, Expires: expires}, v.limit)
 }
 
-// Delete removes a value of that version, and reports whether there was one. The
-// error matches [engine.ErrConflict] if the stored version differs.
+// Delete removes a value if it has the given version, and reports whether there was
+// one. The error matches [engine.ErrConflict] if the stored version differs.
 func (v Values) Delete(ctx context.Context, key string, version int64) (bool, error) {
 	if err := v.check(key); err != nil {
 		return false, err

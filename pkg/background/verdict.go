@@ -31,7 +31,7 @@ func canceled(at time.Time) engine.End {
 	return engine.End{Summary: summaryCanceled, FinishedAt: at}
 }
 
-// judge is verdict, protected against errors whose methods panic, such as a
+// judge is like verdict, but protected against errors whose methods panic, such as a
 // nil pointer in an error.
 func (w *worker) judge(t *task, r workResult) (e ending) {
 	if err := guarded(func() error { e = w.verdict(t, r); return nil }); err != nil {
@@ -80,8 +80,8 @@ func (w *worker) verdict(t *task, r workResult) ending {
 	return e
 }
 
-// runError returns why a run failed in words for the model, and logs what
-// the model must not see.
+// runError returns why a run failed, in words for the model, and logs what the model
+// must not see.
 func (w *worker) runError(t *task, err, cause error) *engine.RunError {
 	_, crashed := errors.AsType[*panicError](err)
 	typed, _ := errors.AsType[*Error](err)

@@ -14,10 +14,11 @@ import (
 // wakeAtOnce is how many due runs are woken at a time.
 const wakeAtOnce = 256
 
-// errNoState: only a background run can be suspended.
+// errNoState means that the work is not a background run, and so cannot be suspended.
 var errNoState = errors.New("only a background run can be suspended")
 
-// A Suspension has the state from which a run continues, and the events that it waits for.
+// A Suspension holds the state from which a run continues, and the events that it waits
+// for.
 type Suspension struct {
 	State    []byte    // from 1 to [engine.MaxState] bytes, for [StateOf]; nil: the stored one
 	Wake     time.Time // latest time to continue; zero: none
@@ -26,18 +27,19 @@ type Suspension struct {
 }
 
 // A Child is a run that is stored together with the state of its parent. Op determines
-// its id, see [ChildID]. A child that is already stored is skipped. Key, Parent and
-// Stored of the request must be empty.
+// its id, see [ChildID]. A child that is already stored is skipped. IdempotencyKey,
+// Parent and Stored of the request must be empty.
 type Child struct {
 	Op int64
 	SpawnRequest
 }
 
-// ChildID returns the id of the child that a run started with an operation.
+// ChildID returns the id of the child that a run started with the operation op.
 func ChildID(run string, op int64) string { return run + "-" + strconv.FormatInt(op, 10) }
 
-// StateOf returns the state from which the run whose work ctx belongs to continues:
-// the last one that it was suspended with or saved. It is nil in a run that starts.
+// StateOf returns the state from which the run whose work ctx belongs to continues: the
+// state stored by its last suspension or [SaveState]. It is nil if the run starts from
+// the beginning.
 func StateOf(ctx context.Context) []byte {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -46,16 +48,16 @@ func StateOf(ctx context.Context) []byte {
 	return w.task.lease.State()
 }
 
-// isOperation reports whether a parent began the run together with a state, so that the run
-// ends with it, see [Child].
+// isOperation reports whether the run is a [Child]: it was stored together with a state of
+// its parent, and ends when the parent ends.
 func isOperation(run engine.Run) bool {
 	return run.Parent != "" && strings.HasPrefix(run.ID, run.Parent+"-")
 }
 
-// SaveState stores the state and the children of the run whose work ctx belongs to in
-// one write, while the run continues. After a crash it continues from this state, so
-// begin work that must not be done twice only after SaveState. Wake and Await are
-// ignored.
+// SaveState stores the state and the children in s for the run whose work ctx belongs
+// to, in one write, while the run continues. After a crash the run continues from this
+// state, so begin work that must not be done twice only after SaveState. Wake and Await
+// are ignored.
 func SaveState(ctx context.Context, s Suspension) error {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	if w == nil || !w.task.live.Load() {
@@ -91,14 +93,14 @@ func (t *task) saveState(c *core, s Suspension) error {
 	return t.store(c, stored)
 }
 
-// store stores or removes a state. Storing it again is harmless. Otherwise the work would
-// believe that its running children have not begun.
+// store stores or removes a state. It retries, which is harmless: if only the answer was
+// lost, the work would otherwise believe that its running children have not begun.
 func (t *task) store(c *core, stored engine.Suspension) error {
 	return t.persist(t.ctx, func() error { return t.storeOnce(c, stored) })
 }
 
-// persist calls a function that stores something, again while the storage takes nothing,
-// until a context is done, or that of the work.
+// persist calls a function that stores something, and repeats the call while the storage
+// accepts nothing, until ctx or the context of the work is done.
 func (t *task) persist(ctx context.Context, store func() error) error {
 	for {
 		err := store()
@@ -158,7 +160,7 @@ func (c *core) suspension(t *task, s Suspension) (engine.Suspension, error) {
 	return stored, nil
 }
 
-// suspend makes e the suspension that the work requested.
+// suspend turns e into the suspension that the work requested.
 func (w *worker) suspend(t *task, e *ending, s Suspension) error {
 	if t.lease == nil {
 		return errNoState
@@ -172,8 +174,8 @@ func (w *worker) suspend(t *task, e *ending, s Suspension) error {
 	return nil
 }
 
-// storeSuspension suspends a run. If the engine refuses that, it changes e to the
-// way the run ends instead. The lock io must be held.
+// storeSuspension suspends a run. If the engine refuses that, it changes e to how the
+// run ends instead. The lock io must be held.
 func (w *worker) storeSuspension(ctx context.Context, t *task, e *ending) (run engine.Run, stored bool, err error) {
 	run, err = t.lease.Suspend(ctx, *e.suspend)
 	for stalled(err) && !w.runs.isClosing() { // only this process has the state
@@ -198,7 +200,8 @@ func (w *worker) storeSuspension(ctx context.Context, t *task, e *ending) (run e
 	return run, false, nil
 }
 
-// resume restores the sink of a continued run. What cannot be read counts as dropped.
+// resume restores the sink of a continued run. Output that cannot be read is treated as
+// dropped.
 func (w *worker) resume(ctx context.Context, t *task, lease engine.Lease) {
 	run := lease.Run()
 	t.mailSeen.Store(run.Mail)

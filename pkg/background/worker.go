@@ -11,8 +11,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// startAgain is the pause before a start that failed in the engine is tried
-// again.
+// startAgain is the pause before the retry of a start that failed in the engine.
 const startAgain = time.Second
 
 // A worker does the work of runs, from the moment they have a slot until their
@@ -56,8 +55,8 @@ type workResult struct {
 	stopped bool  // a stop was requested before the work returned
 }
 
-// execute starts a run and then its work, on a goroutine of its own: its stack is
-// not as deep as the engine's, which matters with thousands of runs.
+// execute starts a run, and then its work on another goroutine, whose stack does not
+// grow as deep as the engine needs it. That matters with thousands of runs.
 func (w *worker) execute(t *task) {
 	go func() {
 		if !w.started(t) {
@@ -82,8 +81,7 @@ func (w *worker) execute(t *task) {
 	}()
 }
 
-// record returns the record for the work, with the arguments that are not
-// stored.
+// record returns the record for the work, including arguments that are not stored.
 func (t *task) record() *engine.Run {
 	run := t.lease.Run()
 	if t.args != nil && run.Attempt == 1 {
