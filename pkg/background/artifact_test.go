@@ -26,8 +26,8 @@ func artifact(t *testing.T, m *Manager, session, id, name string) string {
 	return string(data)
 }
 
-// Whatever became of a run, both its artifacts are there, of one shape, and
-// with the output so far.
+// However a run ended, both of its artifacts exist, have the same form, and contain the
+// output so far.
 func TestArtifactsHoweverARunEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		then   func(t *testing.T, m *Manager, id string)
@@ -117,8 +117,8 @@ func TestOrderAtTheEnd(t *testing.T) {
 	})
 }
 
-// A log that is read while its run starts is told to be that of the attempt
-// that wrote it, though the record was read before.
+// A log that is read while its run starts is attributed to the attempt that wrote it,
+// even if the record was read before the start.
 func TestTailOfARunThatStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})

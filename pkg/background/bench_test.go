@@ -32,7 +32,8 @@ func BenchmarkSink(b *testing.B) {
 	}
 }
 
-// BenchmarkSinkGigabyte writes 1 GiB into one sink; B/op is all the memory it takes.
+// BenchmarkSinkGigabyte writes 1 GiB into one sink; B/op is all the memory that this
+// takes.
 func BenchmarkSinkGigabyte(b *testing.B) {
 	chunk := bytes.Repeat([]byte("0123456789abcde\n"), 2048) // 32 KiB
 	b.SetBytes(1 << 30)
@@ -45,8 +46,8 @@ func BenchmarkSinkGigabyte(b *testing.B) {
 	}
 }
 
-// BenchmarkSinkOfARun writes 1 GiB into the sink of a live run, whose output is
-// stored at the same time; B/op is all the memory it takes.
+// BenchmarkSinkOfARun writes 1 GiB into the sink of a live run, whose output is stored
+// at the same time; B/op is all the memory that this takes.
 func BenchmarkSinkOfARun(b *testing.B) {
 	chunk := bytes.Repeat([]byte("0123456789abcde\n"), 2048) // 32 KiB
 	m := newBench(b, Config{Executor: func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
@@ -69,7 +70,7 @@ func BenchmarkSinkOfARun(b *testing.B) {
 	}
 }
 
-// newBench returns a manager without limits that matter, closed at the end.
+// newBench returns a manager whose limits are out of the way. It is closed at the end.
 func newBench(b *testing.B, cfg Config) *Manager {
 	cfg.PerSession, cfg.PerHost = 1<<20, 1<<20
 	m, err := New(b.Context(), cfg)
@@ -86,8 +87,8 @@ func newBench(b *testing.B, cfg Config) *Manager {
 	return m
 }
 
-// BenchmarkStop measures a forced stop: until the work is notified, and until the
-// caller has the answer.
+// BenchmarkStop measures how long a forced stop takes: until the work is notified, and
+// until the caller gets the answer.
 func BenchmarkStop(b *testing.B) {
 	began, stopped := make(chan struct{}), make(chan time.Time, 1)
 	m := newBench(b, Config{Executor: func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
@@ -114,8 +115,8 @@ func BenchmarkStop(b *testing.B) {
 	b.ReportMetric(float64(answered.Nanoseconds())/float64(b.N), "ns/answered")
 }
 
-// BenchmarkWaitAny measures the time from the end of the work to the answer of
-// a check that waits for any of 20 runs.
+// BenchmarkWaitAny measures the time from when the work ends to when a check that waits
+// for any of 20 runs returns.
 func BenchmarkWaitAny(b *testing.B) {
 	end := make(chan struct{})
 	m := newBench(b, Config{Executor: func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {

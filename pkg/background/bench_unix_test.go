@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// BenchmarkLiveRuns holds 10,000 live runs for some heartbeats: the memory
-// each takes besides its output, and the share of a core all of them take.
+// BenchmarkLiveRuns keeps 10,000 runs alive for some heartbeats. It measures the memory
+// that each takes besides its output, and the share of a core that all of them take
+// together.
 func BenchmarkLiveRuns(b *testing.B) {
 	const n = 10_000
 	for b.Loop() {
@@ -40,7 +41,7 @@ func BenchmarkLiveRuns(b *testing.B) {
 	}
 }
 
-// cpuTime returns the processor time this process has taken.
+// cpuTime returns the processor time that this process has used.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

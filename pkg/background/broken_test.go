@@ -118,7 +118,7 @@ func TestCloseLeavesARunThatCannotBeClaimed(t *testing.T) {
 	})
 }
 
-// Each answer about an end that is not stored says so, until it is.
+// Every answer about an end that is not stored says so, until the end is stored.
 func TestUnsavedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newBroken(memory.New())
@@ -216,8 +216,8 @@ func TestEarlierNoticesReadLate(t *testing.T) {
 	})
 }
 
-// A run that continues after a wait, and whose start is stored but not confirmed, continues
-// in another attempt.
+// If the start of a run that continues after a wait is stored but not confirmed, the run
+// continues in another attempt.
 func TestUnconfirmedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lossy{Engine: memory.New()}

@@ -77,8 +77,8 @@ func TestCheckRefusesBadRequests(t *testing.T) {
 	})
 }
 
-// Answers for an unknown id, an id of another session and the id of a purged
-// run are the same, byte for byte, but for the id asked for.
+// The answers for an unknown id, an id of another session and the id of a purged run
+// are the same, byte for byte, except for the requested id.
 func TestForeignAndUnknownAreAlike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{RetainRuns: 1})
@@ -179,8 +179,7 @@ func TestCheckWaits(t *testing.T) {
 	}
 }
 
-// A run that ends while its record is being read is not reported as running
-// by a wait.
+// A run that ends while its record is being read is not returned as running.
 func TestLookupRacesTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chunks := make(chan string)
@@ -195,8 +194,8 @@ func TestLookupRacesTheEnd(t *testing.T) {
 	})
 }
 
-// A run that is purged while a check waits for another one is missing, and its
-// result is not held meanwhile.
+// A run that is purged while a check waits for another one is still reported as it was
+// found, but its result is gone.
 func TestCheckOfARunThatGoesMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{RetainRuns: 1, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
@@ -216,8 +215,8 @@ func TestCheckOfARunThatGoesMeanwhile(t *testing.T) {
 	})
 }
 
-// A run whose record goes while it is shown is shown as it was read, without its
-// log.
+// A run whose record is purged while it is being shown is shown as it was read, without
+// its log.
 func TestCheckOfARunThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logless := hooked(func(method string) error {
@@ -264,7 +263,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// feed is an executor that writes what it is sent, and ends when that ends.
+// feed returns an executor that writes the chunks it receives, and ends when the
+// channel is closed.
 func feed(chunks <-chan string) Executor {
 	return func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 		for chunk := range chunks {
@@ -274,8 +274,8 @@ func feed(chunks <-chan string) Executor {
 	}
 }
 
-// Read in pieces of any size, while it is written and afterwards, the output
-// is the whole log.
+// The output adds up to the whole log when it is read in pieces of any size, both while
+// it is written and afterwards.
 func TestCursorReadsTheWholeLog(t *testing.T) {
 	for _, chars := range []int{1, 3, 7, 100, MaxChars} {
 		bubble(t, fmt.Sprint(chars), func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A worker whose heartbeats are lost stops its runs, and another one has them.
+// A worker whose heartbeats are lost stops its runs, and another worker takes them
+// over.
 func TestLostLeaseStopsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deaf atomic.Bool
@@ -56,8 +57,8 @@ func TestLostLeaseStopsTheRun(t *testing.T) {
 	})
 }
 
-// Two managers on one engine: a run of the one is waited for, read and stopped
-// at the other, and goes there when its own manager has closed.
+// With two managers on one engine, a run of one can be awaited, read and stopped
+// through the other, and moves there when its own manager has closed.
 func TestTwoManagers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -107,8 +108,8 @@ func TestTwoManagers(t *testing.T) {
 	})
 }
 
-// A process that stood still for longer than its lease may act no more, before anything has
-// noticed that the lease has ended.
+// A process that was suspended for longer than its lease must not act any more, even before
+// anything has noticed that the lease has ended.
 func TestMayAct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan error, 2)
@@ -133,8 +134,8 @@ func TestMayAct(t *testing.T) {
 	})
 }
 
-// TestMayActWithItsOwnLease: what a worker began with a lease that has ended may not act
-// because the worker has a new one, even if nobody has canceled it yet.
+// TestMayActWithItsOwnLease: work that began under a lease that has ended must not act
+// just because the worker has a new lease, even if nobody has canceled the work yet.
 func TestMayActWithItsOwnLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan error, 2)

@@ -15,8 +15,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// TestCostOfAttempts: a run that is interrupted and run again says what all its
-// attempts cost.
+// TestCostOfAttempts: a run that is interrupted and run again reports the cost of all
+// its attempts.
 func TestCostOfAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -51,8 +51,8 @@ func TestCostOfAttempts(t *testing.T) {
 	})
 }
 
-// TestCostOfCrashedAttempt: the cost up to a checkpoint is stored with it, and so outlasts a
-// crash.
+// TestCostOfCrashedAttempt: the cost up to a checkpoint is stored with the checkpoint, and
+// so survives a crash.
 func TestCostOfCrashedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, cost := memory.New(), make(chan engine.Cost)
@@ -70,8 +70,8 @@ func TestCostOfCrashedAttempt(t *testing.T) {
 	})
 }
 
-// TestDiagnosis: an operator sees why a run failed, within bounds and without control
-// characters; nothing is said twice.
+// TestDiagnosis: an operator sees why a run failed, within size limits and without
+// control characters, and nothing is repeated.
 func TestDiagnosis(t *testing.T) {
 	long := strings.Repeat("é", 4<<10)
 	for name, c := range map[string]struct {

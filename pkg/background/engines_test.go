@@ -15,21 +15,21 @@ import (
 
 var errDisk = errors.New("disk full")
 
-// A hookEngine is an engine in memory that calls hooks before and after the
-// methods that its lowercase names say. An error of a hook is returned in place
-// of that of the method; before it, the method is not called.
+// A hookEngine is an in-memory engine that calls hooks before and after its methods,
+// with the name of the method in lower case. An error of a hook is returned in place of
+// the result of the method; after an error of the first hook, the method is not called.
 type hookEngine struct {
 	*memory.Engine
 	before, after func(method string) error
 	appended      func(n int)
 }
 
-// hooked returns a new engine in memory with a hook before its methods.
+// hooked returns a new in-memory engine with a hook that is called before its methods.
 func hooked(before func(method string) error) *hookEngine {
 	return &hookEngine{Engine: memory.New(), before: before}
 }
 
-// hook calls a method between its hooks.
+// hook calls a method, and the hooks before and after it.
 func hook[T any](e *hookEngine, method string, do func() (T, error)) (v T, err error) {
 	if e.before != nil {
 		if err := e.before(method); err != nil {
@@ -151,8 +151,8 @@ func (l *hookLease) Suspend(ctx context.Context, s engine.Suspension) (engine.Ru
 	return hook(l.e, "suspend", func() (engine.Run, error) { return l.Lease.Suspend(ctx, s) })
 }
 
-// A brokenEngine refuses writes while it is broken, as with a full disk: the lease
-// of the worker needs none.
+// A brokenEngine refuses writes while it is broken, as if the disk were full. The lease
+// of the worker needs no writes.
 type brokenEngine struct {
 	*hookEngine
 	broken, brokenLog, brokenStart atomic.Bool
@@ -180,7 +180,7 @@ func newBroken(base *memory.Engine) *brokenEngine {
 	return e
 }
 
-// slowEngine returns an engine that takes so long for the methods.
+// slowEngine returns an engine that delays the given methods by the given time.
 func slowEngine(takes time.Duration, methods ...string) *hookEngine {
 	return hooked(func(method string) error {
 		for _, m := range methods {
@@ -192,7 +192,7 @@ func slowEngine(takes time.Duration, methods ...string) *hookEngine {
 	})
 }
 
-// gated returns an engine that holds back the start of runs until it is opened.
+// gated returns an engine that holds back the start of runs until open is closed.
 func gated(open <-chan struct{}) *hookEngine {
 	return hooked(func(method string) error {
 		if method == "start" {
@@ -225,13 +225,13 @@ func payload(t *testing.T, e engine.Engine, id string) engine.Run {
 	return run
 }
 
-// superseded gives a run of m to another worker, as if m's lease had ended, and
+// superseded hands a run of m to another worker, as if the lease of m had ended, and
 // starts it there.
 func superseded(t *testing.T, m *Manager, id string) engine.Lease {
 	t.Helper()
 	run, err := m.engine.Get(t.Context(), id)
 	require.NoError(t, err)
-	m.admission.turn.Lock() // m does not claim it itself
+	m.admission.turn.Lock() // so that m does not claim it itself
 	defer m.admission.turn.Unlock()
 	require.NoError(t, m.member.worker().Requeue(t.Context(), id, run.Attempt))
 	other, err := m.engine.Join(t.Context(), engine.WorkerInfo{TTL: 24 * time.Hour})
@@ -244,7 +244,7 @@ func superseded(t *testing.T, m *Manager, id string) engine.Lease {
 	return lease
 }
 
-// A clockEngine goes by another clock.
+// A clockEngine follows another clock.
 type clockEngine struct {
 	*memory.Engine
 	clock func() time.Time
@@ -252,7 +252,7 @@ type clockEngine struct {
 
 func (e clockEngine) Now(context.Context) (time.Time, error) { return e.clock(), nil }
 
-// ahead returns an engine whose clock is ahead.
+// ahead returns an engine whose clock is ahead by the given time.
 func ahead(base *memory.Engine, by time.Duration) clockEngine {
 	return clockEngine{base, func() time.Time { return time.Now().Add(by) }}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// childOf spawns a run whose parent is named.
+// childOf spawns a run as a child of the given parent.
 func childOf(t *testing.T, m *Manager, parent, tool string) string {
 	t.Helper()
 	s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: tool, Parent: parent})
@@ -23,8 +23,8 @@ func childOf(t *testing.T, m *Manager, parent, tool string) string {
 	return s.ID
 }
 
-// TestChild: what the work of a run spawns with its context is its child, named or
-// not, and so is a call that is parked.
+// TestChild: a run that is spawned with the context of another run is its child,
+// whether or not the request names the parent, and so is a call that is parked.
 func TestChild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *Manager
@@ -151,8 +151,8 @@ func TestStopReachesChildren(t *testing.T) {
 	}
 }
 
-// TestStopRacesANewChild: whether a child is stored before or after the stop of its
-// parent, none is left running.
+// TestStopRacesANewChild: whether a child is stored before or after its parent is
+// stopped, no child is left running.
 func TestStopRacesANewChild(t *testing.T) {
 	for i := range 50 {
 		bubble(t, fmt.Sprint(i), func(t *testing.T) {
@@ -174,8 +174,8 @@ func TestStopRacesANewChild(t *testing.T) {
 	}
 }
 
-// TestRecoveryStopsChildren: a process that dies between the stop of a parent and
-// that of its children leaves that to the next one.
+// TestRecoveryStopsChildren: if a process dies after it stopped a parent and before it
+// stopped the children, the next process stops them.
 func TestRecoveryStopsChildren(t *testing.T) {
 	for name, alone := range map[string]bool{"with the children": false, "alone": true} {
 		bubble(t, name, func(t *testing.T) {
@@ -203,7 +203,8 @@ func TestRecoveryStopsChildren(t *testing.T) {
 	}
 }
 
-// TestEndOfASessionStopsChildren: they end with the parked call that started them.
+// TestEndOfASessionStopsChildren: when a session ends, the children of its parked calls
+// are stopped together with the calls.
 func TestEndOfASessionStopsChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})

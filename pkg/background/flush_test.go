@@ -21,15 +21,16 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A spyEngine counts what its leases are asked to do, and may be slow at it.
+// A spyEngine counts the writes to its leases, and can delay them.
 type spyEngine struct {
 	*hookEngine
 	appends, reports, completions atomic.Int64
-	most                          atomic.Int64 // bytes of one append
-	fast                          atomic.Bool  // no more slow
+	most                          atomic.Int64 // bytes of the largest append
+	fast                          atomic.Bool  // writes are no longer delayed
 }
 
-// newSpy returns a spyEngine whose writes to runs take so long.
+// newSpy returns a spyEngine that delays writes to runs, and more methods, by the given
+// time.
 func newSpy(takes time.Duration, more ...string) *spyEngine {
 	e := &spyEngine{hookEngine: hooked(nil)}
 	e.before = func(method string) error {
@@ -55,7 +56,7 @@ func newSpy(takes time.Duration, more ...string) *spyEngine {
 	return e
 }
 
-// feed2 returns an executor that does to its sink what it is sent.
+// feed2 returns an executor that applies the functions it receives to its sink.
 func feed2(steps <-chan func(*output.Sink)) Executor {
 	return func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 		for step := range steps {
@@ -97,7 +98,8 @@ func TestOutputIsStoredLive(t *testing.T) {
 	})
 }
 
-// All runs flush at the same moments, and one whose head is full once a second at most.
+// All runs flush at the same moments, and a run whose head is full flushes at most once
+// a second.
 func TestFlushMoments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSpy(0)
@@ -259,8 +261,8 @@ func TestCheckpoint(t *testing.T) {
 	})
 }
 
-// A checkpoint waits while nothing can be stored. It does not say ok before it is stored,
-// and a stop, a canceled context and the run's deadline still end it.
+// A checkpoint waits while nothing can be stored. It reports no success before it is
+// stored, and a stop, a canceled context or the run's deadline still ends the wait.
 func TestCheckpointWaitsForItsStorage(t *testing.T) {
 	for name, full := range map[string]error{"full": engine.ErrFull, "away": engine.ErrUnavailable} {
 		for end, test := range map[string]struct {
@@ -322,7 +324,7 @@ func TestCheckpointOfACall(t *testing.T) {
 	})
 }
 
-// A refused append or checkpoint stops the run as a refused heartbeat does.
+// A refused append or checkpoint stops the run, just as a refused heartbeat does.
 func TestFencedWriteStopsTheRun(t *testing.T) {
 	for name, write := range map[string]func(*output.Sink){
 		"output":     writes("zombie\n"),

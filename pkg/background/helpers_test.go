@@ -19,9 +19,9 @@ import (
 
 const alice, bob = "alice", "bob"
 
-// newManager returns a manager that is closed when the test ends, and checks
-// then that no run is left active and no permit is held. Call it in a bubble,
-// which finds goroutines that are left.
+// newManager returns a manager that is closed when the test ends. It then checks that
+// no run is still active and no permit is held. Call it in a bubble, which detects
+// leaked goroutines.
 func newManager(t *testing.T, cfg Config) *Manager {
 	t.Helper()
 	if cfg.Executor == nil {
@@ -41,7 +41,7 @@ func newManager(t *testing.T, cfg Config) *Manager {
 	return m
 }
 
-// counts returns the counts of a manager, without what records take.
+// counts returns the counts of a manager, without the size of its records.
 func counts(m *Manager) Stats {
 	s := m.Stats()
 	s.RecordBytes, s.RecordQuota = 0, 0
@@ -93,7 +93,7 @@ func spawn(t *testing.T, m *Manager, session, tool string) engine.Run {
 	return s.Run
 }
 
-// spawned spawns a run and waits until it does no more by itself.
+// spawned spawns a run, waits until it is idle or has ended, and returns its id.
 func spawned(t *testing.T, m *Manager, session, tool string) string {
 	t.Helper()
 	id := spawn(t, m, session, tool).ID

@@ -17,7 +17,7 @@ import (
 
 var errHangUp = errors.New("the caller hangs up")
 
-// keyed is a call with the key k. Count counts how often its work began.
+// keyed returns a call with the key k. count is incremented each time its work begins.
 func keyed(count *int, d time.Duration) RunRequest {
 	work := works(d)
 	return RunRequest{
@@ -30,8 +30,8 @@ func keyed(count *int, d time.Duration) RunRequest {
 	}
 }
 
-// The record of a call with a key is there before the work begins, and the end of it
-// before the answer.
+// The record of a call with a key is stored before the work begins, and its end before
+// the call returns.
 func TestKeyedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
@@ -69,7 +69,8 @@ func TestKeyedCall(t *testing.T) {
 	})
 }
 
-// The caller's end does not end the call, unless it cancels it.
+// A call with a key continues when its caller leaves, unless the caller cancels the
+// call.
 func TestKeyedCallWhoseCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
@@ -114,7 +115,7 @@ func TestKeyedCallIsParked(t *testing.T) {
 	})
 }
 
-// Calls with a key at the same time: one of them works.
+// Of several simultaneous calls with the same key, only one does the work.
 func TestKeyedCallsRace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
@@ -140,7 +141,8 @@ func TestKeyedCallsRace(t *testing.T) {
 	})
 }
 
-// A call with a key that there is no slot for has not begun, and its key is free.
+// If there is no slot for a call with a key, its work does not begin, and the key stays
+// free.
 func TestKeyedCallAtALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Parked: 1})
@@ -162,7 +164,7 @@ func TestKeyedCallAtALimit(t *testing.T) {
 	})
 }
 
-// A worker that dies in the middle leaves a record, which says what came of the call.
+// A worker that dies during a call leaves a record, which says what became of the call.
 func TestKeyedCallWhoseHostDied(t *testing.T) {
 	for name, readmit := range map[string]error{"may run again": nil, "may not": &Error{Kind: engine.KindOrphaned, Message: "who knows"}} {
 		bubble(t, name, func(t *testing.T) {

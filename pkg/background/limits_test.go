@@ -55,8 +55,8 @@ func TestHostLimitComesFirst(t *testing.T) {
 	})
 }
 
-// The sessions of one owner share a limit of their own, whatever door their runs
-// come by, and those of others go on.
+// The sessions of one owner share a limit, however their runs are started, and the
+// sessions of other owners are not affected.
 func TestOwnerLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{PerSession: 2, PerOwner: 3, PerHost: 5, Owner: func(session string) string { return session[:1] }})
@@ -115,8 +115,8 @@ func TestPermitsComeBackHoweverARunEnds(t *testing.T) {
 	})
 }
 
-// A session that learns of the end of a run can spawn again, even while the engine
-// has not said yet that the end is stored.
+// A session that learns that a run has ended can spawn again, even if the engine has
+// not confirmed yet that the end is stored.
 func TestPermitIsBackWhenTheEndIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Engine: &hookEngine{Engine: memory.New(), after: func(method string) error {

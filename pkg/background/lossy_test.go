@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// lossy is an engine whose answers are lost as its hooks say.
+// lossy is an engine that loses some of its answers.
 type lossy struct {
 	engine.Engine
 	adopt, start, abandon, get atomic.Int32 // how many answers are lost from now on
@@ -78,7 +78,7 @@ func (l lossyLease) Suspend(ctx context.Context, s engine.Suspension) (engine.Ru
 	return l.Lease.Suspend(ctx, s)
 }
 
-// A call whose parking is stored but not confirmed is not done a second time.
+// A call whose parking is stored but not confirmed is not executed a second time.
 func TestUnconfirmedParking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lossy{Engine: memory.New()}
@@ -99,7 +99,8 @@ func TestUnconfirmedParking(t *testing.T) {
 	})
 }
 
-// A run that is to wait while the engine is away waits as soon as that is stored.
+// A run that is to be suspended while the engine is unavailable waits once the
+// suspension can be stored.
 func TestSuspensionWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lossy{Engine: memory.New()}
@@ -119,7 +120,7 @@ func TestSuspensionWithoutItsEngine(t *testing.T) {
 	})
 }
 
-// A notice whose run cannot be read at the moment is handed out later.
+// A notice whose run temporarily cannot be read is handed out later.
 func TestNoticeReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lossy{Engine: memory.New()}
@@ -134,7 +135,8 @@ func TestNoticeReadLate(t *testing.T) {
 	})
 }
 
-// The run of a firing that is too late is not started, though storing its end fails at first.
+// The run of a firing that was missed for too long is not started, even if storing its end
+// fails at first.
 func TestMissedFiringStoredLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lossy{Engine: memory.New()}
@@ -211,7 +213,7 @@ func TestUnstoredStopMeetsSuspension(t *testing.T) {
 	})
 }
 
-// late is an engine that starts no run before a time.
+// late is an engine that starts no run before the given time.
 type late struct {
 	engine.Engine
 	until time.Time
@@ -234,7 +236,8 @@ func (w lateWorker) Start(ctx context.Context, id string) (engine.Lease, error) 
 	return w.Worker.Start(ctx, id)
 }
 
-// A run that could not be started under a lease that has ended is not executed by two tasks.
+// A run that could not be started under a lease that has since ended is not executed by two
+// tasks.
 func TestStartUnderTheNextLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &late{Engine: memory.New(), until: time.Now().Add(2*HeartbeatEvery + 500*time.Millisecond)}
@@ -261,11 +264,12 @@ func TestStartUnderTheNextLease(t *testing.T) {
 	})
 }
 
-// slow is an engine that takes long to prune, and to fail at an end.
+// slow is an engine that takes long to prune, and can take long to fail when a run
+// ends.
 type slow struct {
 	engine.Engine
-	ends   atomic.Bool // fail
-	pruned atomic.Bool // once
+	ends   atomic.Bool // whether ends of runs fail
+	pruned atomic.Bool // whether the one slow prune has begun
 }
 
 func (e *slow) Prune(ctx context.Context, r engine.Retention) (int, error) {
@@ -310,7 +314,7 @@ func (l slowLease) Complete(ctx context.Context, s engine.Status, b engine.Beat,
 	return l.Lease.Complete(ctx, s, b, e)
 }
 
-// The lease is kept while the engine prunes for long.
+// The lease is kept while the engine takes long to prune.
 func TestLongPrune(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slow{Engine: memory.New()}
@@ -324,7 +328,7 @@ func TestLongPrune(t *testing.T) {
 	})
 }
 
-// So it is while ends cannot be stored.
+// The lease is kept while ends of runs cannot be stored.
 func TestManyUnstoredEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slow{Engine: memory.New()}
@@ -342,8 +346,8 @@ func TestManyUnstoredEnds(t *testing.T) {
 	})
 }
 
-// TestSaveStateInDoubt: if the answer to a write is lost, the work does not hear that its
-// children have not begun while they run.
+// TestSaveStateInDoubt: if the answer to a write is lost, the work is not told that its
+// children have not begun while in fact they run.
 func TestSaveStateInDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := 1

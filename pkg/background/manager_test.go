@@ -367,7 +367,7 @@ func TestSecretsAreInNoLog(t *testing.T) {
 	})
 }
 
-// What must not be stored is given to the work and to nobody else.
+// Arguments that must not be stored are passed to the work and to nothing else.
 func TestSecretArgumentsAreNotStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
@@ -420,7 +420,7 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// A commit whose outcome is unknown leaves no run that nobody works on.
+// A commit whose outcome is unknown leaves no run behind that nobody works on.
 func TestSpawnThatWasStoredAllTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := hooked(nil)

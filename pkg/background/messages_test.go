@@ -16,8 +16,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// reads takes messages until one says "end", and returns them in a line. Without
-// taking the last, it crashes at "crash".
+// reads receives messages until one says "end", and returns all of them on one line.
 func reads(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 	after, text := int64(0), fmt.Sprint(run.Attempt)
 	for {
@@ -67,8 +66,8 @@ func TestMessages(t *testing.T) {
 	})
 }
 
-// TestMessagesAreBounded: a full mailbox refuses messages, and takes them again once
-// its run has taken some.
+// TestMessagesAreBounded: a full mailbox refuses messages, and accepts them again once
+// its run has acknowledged some.
 func TestMessagesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		go1 := make(chan struct{})
@@ -93,8 +92,8 @@ func TestMessagesAreBounded(t *testing.T) {
 	})
 }
 
-// TestMessagesAfterACrash: what the first attempt has not taken is read again by the
-// next one, in order.
+// TestMessagesAfterACrash: messages that the first attempt has not acknowledged are
+// read again by the next one, in order.
 func TestMessagesAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
@@ -119,7 +118,7 @@ func TestMessagesAfterACrash(t *testing.T) {
 	})
 }
 
-// TestStopEndsAReceive: a run that waits for messages gives way at once.
+// TestStopEndsAReceive: a run that waits for messages ends at once when it is stopped.
 func TestStopEndsAReceive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Executor: reads})

@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A mailbox is an OnNotice that keeps what it gets.
+// A mailbox is an OnNotice that keeps the notices it receives.
 type mailbox struct {
 	mu      sync.Mutex
 	notices []engine.Run
@@ -112,7 +112,8 @@ func TestRenderNotices(t *testing.T) {
 	require.NotContains(t, RenderNotices(many[:1], 0, hint), "read on")
 }
 
-// The notice has the result, or its beginning, and only if there is a notice.
+// A notice contains the result, or its beginning if it is long. The beginning is kept
+// only for runs with a notice.
 func TestNoticeHasTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := json.RawMessage(`"` + strings.Repeat("x", 5000) + `"`)
@@ -165,8 +166,8 @@ func TestPendingNoticesComeInTheOrderOfTheEnds(t *testing.T) {
 	})
 }
 
-// An end the session's agent is shown is not told again; one an operator looks
-// at is.
+// There is no notice of an end that the session's agent has been shown, but there is
+// one of an end that only an operator has seen.
 func TestNoNoticeOfWhatWasSeen(t *testing.T) {
 	for name, c := range map[string]struct {
 		see  func(t *testing.T, m *Manager, id string)
@@ -283,7 +284,7 @@ func TestOnNoticeThatPanicsOrBlocks(t *testing.T) {
 	})
 }
 
-// Close hands out the notices of the runs it ended.
+// Close hands out the notices of the runs that it ended.
 func TestCloseTellsTheEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var box mailbox

@@ -9,8 +9,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// An operator sees the runs of every session, page after page, and running ones
-// as they are now.
+// An operator sees the runs of all sessions, page by page, and running ones in their
+// current state.
 func TestAllRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
@@ -69,7 +69,7 @@ func TestAllSchedules(t *testing.T) {
 	})
 }
 
-// The whole log is written as the file of an ended run has it.
+// The whole log of a run is written in the same form as the file of an ended run.
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{OutputCap: 100})

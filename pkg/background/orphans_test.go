@@ -15,7 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// TestChildOfARunThatEnded: a child that is held while its parent ends without it is not run.
+// TestChildOfARunThatEnded: a held child is not run if its parent has ended in the meantime.
 func TestChildOfARunThatEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ran := false
@@ -65,8 +65,8 @@ func TestParkedCallThatWaits(t *testing.T) {
 	})
 }
 
-// TestEndOfASessionWithChildren: the end of a session does not stop what a run that continues
-// waits for.
+// TestEndOfASessionWithChildren: if a run continues after its session has ended, the children
+// that it waits for are not stopped.
 func TestEndOfASessionWithChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Logger: logTo(new(testlog.Buffer)), Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {

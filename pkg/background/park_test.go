@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// works returns work that takes so long, and ends at once when it is stopped.
+// works returns work that takes the given time, and ends at once when it is stopped.
 func works(d time.Duration) func(context.Context, *output.Sink) (Outcome, error) {
 	return func(ctx context.Context, sink *output.Sink) (Outcome, error) {
 		_, _ = sink.Stdout().Write([]byte("working\n"))
@@ -148,8 +148,8 @@ func TestStopOfAParkedCall(t *testing.T) {
 	})
 }
 
-// The end of the caller's context ends the work before the call is parked, and
-// does not after.
+// When the caller's context ends, the work ends if the call is not parked yet, and
+// continues if it is.
 func TestContextOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
@@ -181,8 +181,8 @@ func TestContextOfACall(t *testing.T) {
 	})
 }
 
-// A caller that goes away at the very moment its call is parked leaves it
-// parked or canceled, never neither.
+// If a caller leaves at the very moment its call is parked, the call is either parked
+// or canceled, never neither.
 func TestParkingRacesTheCaller(t *testing.T) {
 	for i := range 500 {
 		synctest.Test(t, func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestParkingWithoutItsEngine(t *testing.T) {
 }
 
 // A call that could not be parked early is parked when it is due, if there is room by then;
-// else it is stopped, as any other.
+// otherwise it is stopped like any other call.
 func TestParkedWhenDue(t *testing.T) {
 	for name, room := range map[string]bool{"room": true, "no room": false} {
 		bubble(t, name, func(t *testing.T) {
@@ -405,7 +405,8 @@ func TestCloseEndsCalls(t *testing.T) {
 	})
 }
 
-// A parked call's record is enough to run it again, but for its secrets.
+// The record of a parked call contains everything that is needed to run it again,
+// except its secrets.
 func TestParkedSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
@@ -420,7 +421,7 @@ func TestParkedSecrets(t *testing.T) {
 	})
 }
 
-// A call is parked before its time when its caller wants it to be a run.
+// A call is parked before it is due if its caller requests that.
 func TestParkedOnRequest(t *testing.T) {
 	for name, key := range map[string]string{"call": "", "call with a key": "k"} {
 		t.Run(name, func(t *testing.T) {
@@ -442,7 +443,7 @@ func TestParkedOnRequest(t *testing.T) {
 	}
 }
 
-// A held run is decided once.
+// A held run can be released or refused only once.
 func TestHeldIsDecidedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Executor: func(context.Context, engine.Run, *output.Sink) (Outcome, error) { return Outcome{}, nil }})

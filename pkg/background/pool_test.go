@@ -15,7 +15,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// Work has the profiler labels of its caller, not those of the work before.
+// Work has the profiler labels of its caller, not those of work that its goroutine did
+// before.
 func TestPooledLabels(t *testing.T) {
 	m := newManager(t, Config{})
 	for _, user := range []string{"alice", "bob", "alice"} {
@@ -30,7 +31,8 @@ func TestPooledLabels(t *testing.T) {
 	}
 }
 
-// A goroutine is reused, as many as the pool keeps, until it is closed.
+// Goroutines are reused, up to the number that the pool keeps, until the pool is
+// closed.
 func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool()

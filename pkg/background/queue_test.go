@@ -18,7 +18,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// fired queues a run of the tool as a schedule does.
+// fired queues a run of a tool, as the firing of a schedule does.
 func fired(t *testing.T, m *Manager, session, tool, after string) string {
 	t.Helper()
 	run, err := m.newRun(session, SpawnRequest{Tool: tool})

@@ -62,7 +62,8 @@ func TestRecordQuota(t *testing.T) {
 	})
 }
 
-// A call there is no room for ends as one there is no place for.
+// A call whose record the quota has no room for ends like a call that finds no free
+// slot.
 func TestParkedCallWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{RecordQuota: 50 << 10})
@@ -89,8 +90,8 @@ func TestParkedCallWithoutRoom(t *testing.T) {
 	})
 }
 
-// A firing there is no room for waits until there is. However many wait, each
-// try is one line of the log.
+// A firing whose run the record quota has no room for waits until there is room.
+// However many firings wait, each attempt writes only one line to the log.
 func TestFiringWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testlog.Buffer)
@@ -114,7 +115,7 @@ func TestFiringWithoutRoom(t *testing.T) {
 	})
 }
 
-// One that finds room too late does not fire, and says why.
+// A firing that finds room too late does not start its run, and the run says why.
 func TestFiringWithoutRoomForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{RecordQuota: 150 << 10})
@@ -132,7 +133,7 @@ func TestFiringWithoutRoomForLong(t *testing.T) {
 	})
 }
 
-// A schedule is refused for want of a place as for want of room.
+// Schedules that a limit refuses are counted.
 func TestRefusedSchedulesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Schedules: 1})
@@ -157,8 +158,8 @@ func TestRecordQuotaConfig(t *testing.T) {
 	}
 }
 
-// What a result takes on disk is bounded by what it is: indentation would take
-// the square of it.
+// The size of a result on disk is proportional to the size of the result: with
+// indentation it could grow with its square.
 func TestResultFileIsNotLarger(t *testing.T) {
 	const depth = 5000
 	deep := strings.Repeat("[", depth) + strings.Repeat("1,", depth) + "1" + strings.Repeat("]", depth)

@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Limits that change hold for what comes next. What runs keeps what it began with.
+// Changed limits apply to new runs. Active runs keep the limits that they began with.
 func TestReconfigure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{PerSession: 2, PerHost: 3, MaxTimeout: time.Hour})
@@ -42,7 +42,7 @@ func TestReconfigure(t *testing.T) {
 	})
 }
 
-// Runs that wait for a slot start when there are more.
+// Runs that wait for a slot start when the number of slots is raised.
 func TestReconfigureStartsQueuedRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{PerHost: 1})
@@ -55,7 +55,7 @@ func TestReconfigureStartsQueuedRuns(t *testing.T) {
 	})
 }
 
-// Ended runs are kept as the configuration says now.
+// Ended runs are kept for as long as the current configuration says.
 func TestReconfigureRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{NoticeTTL: time.Minute})
@@ -69,8 +69,8 @@ func TestReconfigureRetention(t *testing.T) {
 	})
 }
 
-// A configuration that contradicts itself changes nothing, and neither do fields that are
-// fixed.
+// A contradictory configuration changes nothing, and neither does a change of a fixed
+// field.
 func TestReconfigureRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{PerSession: 2, LeaseTTL: time.Minute})

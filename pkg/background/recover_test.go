@@ -18,7 +18,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A past is an engine that a process uses until it is killed.
+// A past is the engine of a process that is going to be killed.
 type past struct {
 	t      *testing.T
 	engine *memory.Engine
@@ -40,7 +40,7 @@ func (p past) crashed() *memory.Engine {
 	return p.engine
 }
 
-// queued leaves a run that was never started.
+// queued leaves behind a run that was never started.
 func (p past) queued(run engine.Run) string {
 	p.t.Helper()
 	id := newID(runPrefix)
@@ -52,7 +52,7 @@ func (p past) queued(run engine.Run) string {
 	return id
 }
 
-// running leaves a run in the middle of an attempt.
+// running leaves behind a run in the middle of an attempt.
 func (p past) running(run engine.Run, attempt int) string {
 	p.t.Helper()
 	id := p.queued(run)
@@ -70,7 +70,7 @@ func (p past) running(run engine.Run, attempt int) string {
 	return id
 }
 
-// claim claims a run, and no other.
+// claim claims the given run, and no other.
 func (p past) claim(id string) {
 	p.t.Helper()
 	claimed, err := p.worker.Claim(p.t.Context(), 1000, engine.Permits{})
@@ -157,7 +157,7 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// A session that asked for no notice gets none after a crash either.
+// A session that wants no notice of a run gets none after a crash either.
 func TestRecoveryOfSilentRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
@@ -304,9 +304,9 @@ func TestNewWithoutItsEngine(t *testing.T) {
 	require.ErrorIs(t, err, errDisk)
 }
 
-// A process is killed again and again: a tool that may not be run again is
-// executed once, one that may no more often than the attempts allow, and
-// nothing stays active.
+// A process is killed again and again. A tool that must not be run again is executed
+// once, a tool that may be is executed no more often than the attempts allow, and no
+// run stays active.
 func TestRecoveryAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
@@ -341,7 +341,7 @@ func TestRecoveryAgainAndAgain(t *testing.T) {
 				}})
 			require.NoError(t, err)
 			synctest.Wait()
-			// The next manager takes over; this one finds itself fenced.
+			// The next manager takes over the runs; this one is fenced.
 			dead.Store(true)
 			time.Sleep(engine.DefaultTTL)
 			t.Cleanup(func() {
@@ -358,7 +358,7 @@ func TestRecoveryAgainAndAgain(t *testing.T) {
 	})
 }
 
-// Runs are executed and end while New still takes up others.
+// Runs are executed and end while New is still taking over others.
 func TestRecoveryOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)

@@ -41,8 +41,8 @@ func TestRedact(t *testing.T) {
 	require.Equal(t, `[{"token":"<redacted>"},true,false,null,1e2,{},[]]`, Redact(json.RawMessage(`[ {"token" : [1,{}]}, true,false,null,1e2, {}, []]`)))
 }
 
-// Arguments that are large are no tree in memory, which would be many times as
-// large.
+// Large arguments are not decoded into a tree, which would take many times their size
+// in memory.
 func TestRedactReadsNoFurther(t *testing.T) {
 	args := json.RawMessage(`[0` + strings.Repeat(",0", 1<<20) + `]`)
 	require.Less(t, testing.AllocsPerRun(1, func() { Redact(args) }), 10_000.0)

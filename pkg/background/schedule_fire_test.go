@@ -70,7 +70,7 @@ func TestScheduleFiresOnce(t *testing.T) {
 	})
 }
 
-// The manager fires by the clock of the zone, through both of its changes.
+// The manager fires by the clock of the time zone, through both changes of its offset.
 func TestScheduleFiresThroughDaylightSaving(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -96,7 +96,7 @@ func TestScheduleFiresThroughDaylightSaving(t *testing.T) {
 }
 
 func TestScheduleOverlap(t *testing.T) {
-	// The tool runs for 24 minutes, every ten of which it is fired.
+	// The tool runs for 24 minutes, and the schedule fires every 10.
 	long := func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 		select {
 		case <-time.After(24 * time.Minute):
@@ -153,8 +153,9 @@ func TestScheduleOverlap(t *testing.T) {
 	}
 }
 
-// Without a permit a firing waits, and those due meanwhile are left out; a
-// schedule that cancels what came before puts its newest in its place.
+// Without a permit the run of a firing waits, and further firings are skipped in the
+// meantime; with OverlapCancel, the run of the newest firing replaces the one that
+// waits.
 func TestScheduleWithoutPermit(t *testing.T) {
 	for _, test := range []struct {
 		overlap engine.Overlap
@@ -181,8 +182,8 @@ func TestScheduleWithoutPermit(t *testing.T) {
 	}
 }
 
-// crashing is an engine whose host goes down when a schedule's firing was
-// stored, and before that was noted with the schedule.
+// crashing is an engine whose host goes down after the run of a firing was stored, and
+// before the firing was recorded in its schedule.
 type crashing struct {
 	engine.Engine
 	down atomic.Bool
@@ -197,8 +198,8 @@ func (e *crashing) PutSchedule(ctx context.Context, s engine.Schedule, max int) 
 	return e.Engine.PutSchedule(ctx, s, max)
 }
 
-// meanwhile is an engine that does something else once, before it stores that a
-// schedule has fired.
+// meanwhile is an engine that calls do once, before it stores that a schedule has
+// fired.
 type meanwhile struct {
 	engine.Engine
 	do func(engine.Schedule)
@@ -212,7 +213,7 @@ func (e *meanwhile) PutSchedule(ctx context.Context, s engine.Schedule, max int)
 	return e.Engine.PutSchedule(ctx, s, max)
 }
 
-// What a schedule has fired counts, also where it is disabled at that moment.
+// A firing is recorded in its schedule even if the schedule is disabled at that moment.
 func TestScheduleDisabledAsItFires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *Manager
@@ -259,7 +260,7 @@ func TestScheduleFiresOnceThroughACrash(t *testing.T) {
 	})
 }
 
-// However many hosts fire a schedule, each time it is due there is one run.
+// However many hosts fire a schedule, there is one run for each due time.
 func TestScheduleFiresOnceOnManyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

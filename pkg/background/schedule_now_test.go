@@ -10,7 +10,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A schedule fires on request too, and then when it is due as if nothing had been.
+// A schedule can be fired on request, and still fires when it is due as if nothing had
+// happened.
 func TestFire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
@@ -48,7 +49,7 @@ func TestFire(t *testing.T) {
 	})
 }
 
-// A firing on request overlaps with others as the schedule says.
+// The schedule's overlap policy also applies to firings on request.
 func TestFireOverlap(t *testing.T) {
 	for overlap, first := range map[engine.Overlap]engine.Status{
 		engine.OverlapSkip: engine.StatusRunning, engine.OverlapQueue: engine.StatusRunning, engine.OverlapCancel: engine.StatusCanceled,

@@ -85,8 +85,8 @@ func TestRemoveScheduleAsItFires(t *testing.T) {
 	}
 }
 
-// A run that was stored before its schedule was removed stays, also if the firing could
-// not be noted any more.
+// A run that was stored before its schedule was removed is kept, even if the firing can
+// no longer be recorded.
 func TestRemoveScheduleThatHasFired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *Manager
@@ -105,7 +105,8 @@ func TestRemoveScheduleThatHasFired(t *testing.T) {
 	})
 }
 
-// What one manager removes, another that shares the engine does not fire.
+// A schedule that one manager has removed is not fired by another manager on the same
+// engine.
 func TestRemoveScheduleOnAnotherHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -24,7 +24,7 @@ func newSchedule(t *testing.T, m *Manager, session string, req ScheduleRequest) 
 	return s
 }
 
-// firings lists the runs of a schedule, the first one first.
+// firings lists the runs of a schedule, oldest first.
 func firings(t *testing.T, m *Manager, s engine.Schedule) []engine.Run {
 	t.Helper()
 	runs, err := m.engine.List(t.Context(), engine.Query{Schedule: s.ID})
@@ -171,7 +171,7 @@ func TestScheduleLimitIsForNewOnes(t *testing.T) {
 	})
 }
 
-// Making a schedule needs no permit, and holds none.
+// Creating a schedule needs no permit, and holds none.
 func TestScheduleNeedsNoPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{PerHost: 1, PerSession: 1})
@@ -230,7 +230,7 @@ func TestUnschedule(t *testing.T) {
 	})
 }
 
-// Changes of one schedule at once are all kept.
+// When a schedule is changed several times at once, no change is lost.
 func TestScheduleChangesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Engine: slowEngine(time.Millisecond, "getschedule")})

@@ -15,8 +15,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A clock that is set, or stood still while the machine slept, neither makes a
-// schedule fire twice, nor many times at once, nor keeps it from firing.
+// If the clock is set, or stood still while the machine was suspended, a schedule
+// neither fires twice, nor many times at once, nor stops firing.
 func TestScheduleClockIsSet(t *testing.T) {
 	setup := func(t *testing.T) (m *Manager, s engine.Schedule, set func(time.Duration), count func() int) {
 		var skew atomic.Int64
@@ -66,7 +66,7 @@ func TestScheduleClockIsSet(t *testing.T) {
 	})
 }
 
-// A failing engine does not answer about schedules for a while.
+// failing is an engine that cannot read schedules while it is broken.
 type failing struct {
 	*hookEngine
 	broken atomic.Bool
@@ -112,7 +112,7 @@ func TestSchedulerAndAnEngineThatFails(t *testing.T) {
 	})
 }
 
-// A schedule the host cannot read is disabled, and the others go on.
+// A schedule that the host cannot read is disabled, and the others continue.
 func TestSchedulerAndAnUnreadableSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
@@ -127,7 +127,8 @@ func TestSchedulerAndAnUnreadableSchedule(t *testing.T) {
 	})
 }
 
-// Many schedules cost no goroutines and, while they wait, nothing else.
+// Schedules need no goroutines, however many there are, and cost nothing while they
+// wait.
 func TestSchedulerWithManySchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 400

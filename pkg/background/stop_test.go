@@ -51,8 +51,9 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestForceComesBeforeTheRequest: work that gives way to a request to stop ends by
-// itself, with a result, however late the force would come.
+// TestForceComesBeforeTheRequest: a forced stop cancels the context before it closes
+// the channel of Stopping. Otherwise work that reacts to the channel could still end by
+// itself, with a result.
 func TestForceComesBeforeTheRequest(t *testing.T) {
 	task := newTask(t.Context(), engine.Run{})
 	cancel := task.cancel
@@ -69,9 +70,8 @@ func TestForceComesBeforeTheRequest(t *testing.T) {
 	<-task.sink.Stopping()
 }
 
-// The engine's hint that a stop was requested may arrive before that stop
-// continues: it does not turn a forced stop into a request that the work may
-// follow in its own time.
+// The engine's event about a stop may arrive before the call that stored the stop
+// returns. It does not turn a forced stop into one with a grace period.
 func TestForceComesBeforeTheHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := hooked(nil)
@@ -220,9 +220,9 @@ func TestCancelInTheRecordReachesTheRun(t *testing.T) {
 	})
 }
 
-// A stop that races with the end of the work never loses a result, never
-// reports an end that is not the stored one, makes one terminal write and one
-// notice, and leaves room for the next run.
+// A stop that races with the end of the work never loses a result and never reports an
+// end other than the stored one. It causes one terminal write and one notice, and
+// leaves a slot for the next run.
 func TestStopRacesCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := hooked(nil)

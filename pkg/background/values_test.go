@@ -41,7 +41,8 @@ func TestValues(t *testing.T) {
 	})
 }
 
-// TestValuesGo: the values of a session go when it ends, or is not used any more.
+// TestValuesGo: the values of a session are removed when the session ends, or is no
+// longer used.
 func TestValuesGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{NoticeTTL: time.Hour})

@@ -14,8 +14,9 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// steps is an executor whose tool "waits" has one function for each stretch between its
-// waits: its state is their number.
+// steps returns an executor whose tool "waits" calls the functions one after the other,
+// each after the wait that the last one requested. The state of the run is the index of
+// the next function.
 func steps(all ...func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error)) Executor {
 	return func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 		if run.Tool != "waits" {
@@ -39,8 +40,8 @@ func outputOf(t *testing.T, m *Manager, id string) string {
 
 func value(text string) (Outcome, error) { return Outcome{Result: json.RawMessage(text)}, nil }
 
-// TestWaiting: a run that sleeps holds no slot, and continues with its state, its
-// output and its attempt, however often.
+// TestWaiting: a run that sleeps holds no slot, and continues with its state and output
+// in the same attempt, however often it sleeps.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sleep := func(n byte) func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
@@ -70,8 +71,8 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
-// TestWaitingChildren: the children of a state are runs with ids that follow from their
-// parent's; a repeated one is not stored again.
+// TestWaitingChildren: children that are stored with a state have ids that derive from
+// their parent's; a child that is already stored is not stored again.
 func TestWaitingChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		children := []Child{{1, SpawnRequest{Tool: "second", Silent: true}}, {2, SpawnRequest{Tool: "echo", Args: json.RawMessage(`[1]`), Silent: true}}}
@@ -98,8 +99,8 @@ func TestWaitingChildren(t *testing.T) {
 	})
 }
 
-// TestWaitingMessage: a message lets a run continue, and one that came while it worked
-// does too.
+// TestWaitingMessage: a message lets a waiting run continue, even if it arrived before
+// the run began to wait.
 func TestWaitingMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		receive := func(n byte) func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
@@ -121,7 +122,7 @@ func TestWaitingMessage(t *testing.T) {
 	})
 }
 
-// TestWaitingStop: a stop ends a waiting run at once, and its children with it.
+// TestWaitingStop: a stop ends a waiting run and its children at once.
 func TestWaitingStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Executor: steps(func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
@@ -135,7 +136,7 @@ func TestWaitingStop(t *testing.T) {
 	})
 }
 
-// TestWaitingHeld: a run waits for a child that waits for somebody.
+// TestWaitingHeld: a run waits for a child that waits for a decision.
 func TestWaitingHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Executor: func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
@@ -154,7 +155,8 @@ func TestWaitingHeld(t *testing.T) {
 	})
 }
 
-// TestWaitingDropped: a run without its state does not continue after an interruption.
+// TestWaitingDropped: a run whose state was dropped does not continue after an
+// interruption.
 func TestWaitingDropped(t *testing.T) {
 	for name, want := range map[string]engine.Status{"kept": engine.StatusQueued, "dropped": engine.StatusFailed} {
 		bubble(t, name, func(t *testing.T) {
@@ -198,7 +200,7 @@ func TestWaitingRefused(t *testing.T) {
 	}
 }
 
-// TestUnderPressure: work learns that others need its slot.
+// TestUnderPressure: work is told when other runs need its slot.
 func TestUnderPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var crowded []bool

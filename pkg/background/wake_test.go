@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// TestWake: a session is notified of the ends that the spawn asked for.
+// TestWake: a session is notified of just those ends that the spawn requested.
 func TestWake(t *testing.T) {
 	for _, c := range []struct {
 		tool   string

@@ -18,7 +18,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// two returns two managers on one engine. While cut is true, the heartbeats of
+// two returns two managers that share one engine. While cut is true, the heartbeats of
 // the first one do not reach the engine.
 func two(t *testing.T, cfg Config) (a, b *Manager, cut *atomic.Bool) {
 	t.Helper()
@@ -36,8 +36,8 @@ func two(t *testing.T, cfg Config) (a, b *Manager, cut *atomic.Bool) {
 	return newManager(t, first), newManager(t, second), cut
 }
 
-// Each run of the queue is claimed by one worker, and the limits of sessions hold
-// over both.
+// Each queued run is claimed by one worker, and the limits of a session apply across
+// both workers.
 func TestWorkersShareTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -70,8 +70,8 @@ func TestWorkersShareTheQueue(t *testing.T) {
 	})
 }
 
-// A worker whose lease has ended stops its work and changes nothing more, and
-// another one takes its runs over.
+// A worker whose lease has ended stops its work and changes nothing more, and another
+// worker takes over its runs.
 func TestLeaseThatEndsIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts sync.Map
@@ -102,7 +102,8 @@ func TestLeaseThatEndsIsTakenOver(t *testing.T) {
 	})
 }
 
-// A run of another worker is not run again if its tool does not allow it.
+// A run of a dead worker is not run again by another one if its tool does not allow
+// that.
 func TestOrphanOfAnotherWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, cut := two(t, Config{Executor: func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
@@ -117,8 +118,8 @@ func TestOrphanOfAnotherWorker(t *testing.T) {
 	})
 }
 
-// A run can be checked, waited for, read and stopped at another worker than the
-// one that works on it.
+// A run can be checked, awaited, read and stopped through another worker than the one
+// that works on it.
 func TestRunOfAnotherWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := two(t, Config{Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
@@ -167,8 +168,8 @@ func TestRunOfAnotherWorker(t *testing.T) {
 	})
 }
 
-// One of several workers hands out a notice, and another one if it dies before
-// anybody acknowledged it.
+// One of several workers hands out a notice. If it dies before the notice is
+// acknowledged, another one hands it out.
 func TestNoticesOfSeveralWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var box mailbox
@@ -184,7 +185,7 @@ func TestNoticesOfSeveralWorkers(t *testing.T) {
 	})
 }
 
-// Several workers fire a schedule once each time it is due.
+// Several workers together fire a schedule once for each due time.
 func TestScheduleOfSeveralWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := two(t, Config{})
@@ -195,7 +196,7 @@ func TestScheduleOfSeveralWorkers(t *testing.T) {
 	})
 }
 
-// The answer to a start may be lost: the run is queued again, not left.
+// If the answer to a start is lost, the run is queued again, not left behind.
 func TestStartWhoseAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost atomic.Bool
@@ -213,7 +214,7 @@ func TestStartWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
-// Two spawns with one idempotency key at two workers are one run.
+// Two spawns with the same idempotency key, at two workers, result in one run.
 func TestIdempotencyKeyAtTwoWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := two(t, Config{})
@@ -226,8 +227,8 @@ func TestIdempotencyKeyAtTwoWorkers(t *testing.T) {
 	})
 }
 
-// A host that is updated while others are not: each run is executed where its version is,
-// and what nobody has any more is rejected after a while.
+// One host is updated while others are not: each run is executed by a host that has its
+// version, and a run whose version no host has any more is rejected after a while.
 func TestWorkersHaveVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := memory.New()
@@ -298,7 +299,7 @@ func TestWorkersHaveVersions(t *testing.T) {
 	})
 }
 
-// A spawn at a host that is full is executed at one that has a place.
+// A run that is spawned at a full host is executed by a host that has a free slot.
 func TestSpawnAtAFullHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var where sync.Map

@@ -71,7 +71,7 @@ func TestClip(t *testing.T) {
 	require.Equal(t, "", Clip("", 3))
 }
 
-// An escape sequence that is cut is part of the next piece.
+// An escape sequence that is cut off belongs to the next piece.
 func TestPartial(t *testing.T) {
 	for piece, want := range map[string]int{
 		"":                                  0,
@@ -89,8 +89,8 @@ func TestPartial(t *testing.T) {
 	}
 }
 
-// What a piece lacks of its last character is at most three bytes. What can be no
-// character is whole: nothing that comes could make it one.
+// At most the last three bytes of a piece are an incomplete character. Bytes that
+// cannot begin a character are complete: no further bytes could make them one.
 func TestPartialRune(t *testing.T) {
 	for piece, want := range map[string]int{
 		"":                  0,

@@ -18,7 +18,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// slowLog is the obvious log: it keeps everything, and cuts when it is read.
+// slowLog is the obvious implementation of a log: it keeps everything, and drops the
+// middle when it is read.
 type slowLog struct {
 	capacity int
 	all      []byte
@@ -82,7 +83,7 @@ func TestSinkIsTheObviousLog(t *testing.T) {
 		require.Equal(t, want.Omitted, got.Omitted, "seed %d", seed)
 		require.EqualValues(t, len(slow.all), sink.Beat().OutputBytes)
 
-		// Any chunk is what the log has there, and never spans the gap.
+		// Every chunk is a part of the log, and never spans the gap.
 		for range 5 {
 			offset, limit := int64(random.IntN(len(slow.all)+5)), random.IntN(50)
 			c := sink.Tail(offset, limit)
@@ -213,7 +214,7 @@ func TestSinkIsSafeForConcurrentUse(t *testing.T) {
 	require.EqualValues(t, 4*500*4+4*500*13, sink.Beat().OutputBytes)
 }
 
-// The benchmark does it with a gigabyte.
+// The benchmark does the same with a gigabyte.
 func TestSinkIsBounded(t *testing.T) {
 	sink := NewSink(0)
 	chunk := bytes.Repeat([]byte("0123456789abcdeß"), 1<<12) // 68 KiB

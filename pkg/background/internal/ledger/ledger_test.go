@@ -8,7 +8,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Where many have little, none of them loses all of it for one new record.
+// If many owners have few records each, no owner loses all of them to make room for one
+// new record.
 func TestRoomOfManyOwners(t *testing.T) {
 	const owners, records = 40, 64
 	l := New(engine.Quota{Max: owners * records * engine.RecordOverhead, Each: records * engine.RecordOverhead})
@@ -27,8 +28,8 @@ func TestRoomOfManyOwners(t *testing.T) {
 	require.Equal(t, 1+records/20, took)
 }
 
-// The bytes that an owner has beyond its share are not counted, so evicting them
-// frees nothing: those have to be evicted, and as many more as are needed.
+// The bytes that an owner uses beyond its share are not counted, so evicting them frees
+// nothing: they have to be evicted in addition to the bytes that are needed.
 func TestRoomOfWhatIsNotCounted(t *testing.T) {
 	l := New(engine.Quota{Max: 10 * engine.RecordOverhead, Each: 4 * engine.RecordOverhead})
 	for owner, records := range map[string]int64{"a": 6, "b": 4, "c": 2} {

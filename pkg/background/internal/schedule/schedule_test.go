@@ -20,7 +20,7 @@ func mustCron(t testing.TB, text, zone string) Spec {
 	return spec
 }
 
-// local reads "2006-01-02 15:04" with an offset, "2006-01-02 15:04 -0700".
+// local parses a time such as "2006-01-02 15:04 -0700".
 func local(t testing.TB, text string) time.Time {
 	t.Helper()
 	at, err := time.Parse("2006-01-02 15:04 -0700", text)
@@ -28,7 +28,8 @@ func local(t testing.TB, text string) time.Time {
 	return at
 }
 
-// cronTimes lists the firings after a time, as the clock of the zone shows them.
+// cronTimes lists the firings after the given time, as the clock of the zone shows
+// them.
 func cronTimes(c Spec, after time.Time, count int) []string {
 	var found []string
 	for range count {
@@ -69,8 +70,9 @@ func TestCronFires(t *testing.T) {
 	}
 }
 
-// A time the clock skips fires at the first minute it shows again; one it
-// shows twice fires the first time. An interval fires whenever the clock shows a match.
+// A time that the clock skips fires at the first minute that the clock shows after the
+// gap; a time that it shows twice fires the first time. An interval fires whenever the
+// clock shows a match.
 func TestCronAndDaylightSaving(t *testing.T) {
 	for _, test := range []struct {
 		name, expression, zone, after string
@@ -132,9 +134,9 @@ func TestCronAndDaylightSaving(t *testing.T) {
 	}
 }
 
-// The same rule in other words: go through all minutes, and fire whenever the
-// clock comes to show something new that matches, or has jumped over it; by interval,
-// whenever it shows something that matches.
+// The same rule in other words: go through all minutes, and fire whenever the clock
+// first shows a time that matches, or has jumped over one; an interval fires whenever
+// the clock shows a time that matches.
 func TestCronIsWhatAClockShows(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	field := func(low, high int) string {
@@ -254,8 +256,8 @@ func TestCronNamesOfZones(t *testing.T) {
 	}
 }
 
-// How close firings come is computed from the expression, not from the first
-// few of them.
+// How close together firings can be is computed from the expression, not from the first
+// few firings.
 func TestCronClosest(t *testing.T) {
 	from := local(t, "2026-11-21 00:00 +0000")
 	for _, test := range []struct {
@@ -277,8 +279,8 @@ func TestCronClosest(t *testing.T) {
 	require.Equal(t, time.Minute, mustCron(t, "* * * * *", "UTC").Closest(from, time.Minute))
 }
 
-// FuzzCron holds that no expression makes the scheduler panic, wait or fire in
-// the past.
+// FuzzCron checks that no expression makes the scheduler panic, hang or fire in the
+// past.
 func FuzzCron(f *testing.F) {
 	for _, text := range []string{"* * * * *", "*/5 9-17 * * mon-fri", "0 0 30 2 *", "TZ=0 * * * *", "@every 1s", "0 0 29 2 1", "1-59/58 22-2/3 28-3 nov-feb sun-7", "fri-mon/2"} {
 		f.Add(text, "Europe/Berlin", int64(1_800_000_000))
