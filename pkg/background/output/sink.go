@@ -132,21 +132,21 @@ func (s *Sink) write(p []byte, stderr bool) {
 	}
 }
 
-// Status describes the run's current activity in a few words. It is cleaned by [Clean]
-// and cut to 200 characters.
+// Status describes the run's current activity in a few words. message is cleaned by
+// [Clean] and cut to 200 characters.
 func (s *Sink) Status(message string) {
 	message = Shorten(message, maxDetail)
 	s.update(func() { s.beat.Detail = message })
 }
 
-// Narrate sets the status text for a person: what the run is doing, or did. It is
+// Narrate sets the status text for a person: what the run is doing, or did. sentence is
 // cleaned and cut to 300 characters.
 func (s *Sink) Narrate(sentence string) {
 	sentence = Shorten(sentence, maxNarration)
 	s.update(func() { s.beat.Narration = sentence })
 }
 
-// Unit sets the unit of later Progress numbers, such as "files". It is cleaned and
+// Unit sets the unit of later Progress numbers, such as "files". unit is cleaned and
 // cut to 20 characters.
 func (s *Sink) Unit(unit string) {
 	unit = Shorten(unit, maxUnit)
@@ -339,9 +339,9 @@ func (s *Sink) Beat() engine.Beat {
 	return b
 }
 
-// Tail returns up to max bytes of the log from offset on. If the log no longer
-// has that offset, the chunk begins at the oldest byte kept after it. A
-// negative offset counts from the end. A chunk never spans dropped bytes.
+// Tail returns up to max bytes of the log from offset on. If the byte at that offset
+// was dropped, the chunk begins at the first kept byte after it. A negative offset
+// counts from the end. A chunk never spans dropped bytes.
 func (s *Sink) Tail(offset int64, max int) engine.Chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
