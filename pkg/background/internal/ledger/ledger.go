@@ -73,9 +73,9 @@ func (l *Ledger) Add(session string, used, evictable int64) {
 // that matches [engine.ErrRecordLimit].
 //
 // Records are evicted from the owner that uses the most, then from the next one if
-// these are not enough, but never from an owner that uses less than the session's
-// owner would then use. If runs admitted earlier use more than an owner's share, the
-// excess does not count against others.
+// these are not enough, but never from an owner that uses less than the session's owner
+// would use with the new record. If runs admitted earlier use more than an owner's
+// share, the excess does not count against others.
 func (l *Ledger) Room(session string, size int64) (*Eviction, error) {
 	if l == nil {
 		return nil, nil
