@@ -22,7 +22,7 @@ const (
 
 // A CheckRequest is a request to check runs. Only IDs is required.
 type CheckRequest struct {
-	IDs      []string      // 1 to MaxIDs; duplicates count once
+	IDs      []string      // ids of 1 to MaxIDs runs; duplicates count once
 	Wait     time.Duration // how long to wait for the runs to end; clamped to 0 … MaxWait
 	Until    Until         // "": UntilAny
 	Cursor   string        // cursor of an earlier report, to show only the output after it; only with a single id; "": the latest output
@@ -50,7 +50,7 @@ type Report struct {
 // Check reports on runs of a session, and waits for their end first if asked to. Reading
 // changes nothing: the same check gives the same result until the run changes. The only
 // exception: showing a stored end acknowledges its notice, unless the request sets Peek.
-// A wait ends with the end of a run even if that cannot be stored; the next wait then
+// A wait ends when a run has ended, even if the end cannot be stored; the next wait then
 // ends when it is stored.
 //
 // If the session has none of the runs, the error is a *[NotFoundError]; if it has some

@@ -30,8 +30,8 @@ const (
 	DefaultMisfire     = time.Hour          // how late a missed firing may still happen
 	DefaultNoticeTTL   = 7 * 24 * time.Hour // how long an unacknowledged notice is kept
 	DefaultRecordQuota = 256 << 20          // maximum size of all records together, in bytes
-	MaxWait            = 9 * time.Minute    // the longest wait of one Check; longer ones are cut to it
-	MaxIDs             = 20                 // ids in one Check
+	MaxWait            = 9 * time.Minute    // maximum wait of one Check; longer ones are cut to it
+	MaxIDs             = 20                 // maximum number of ids in one Check
 	DefaultChars       = 2048               // characters of output in a Report
 	MaxChars           = 16384              // maximum characters of output in a Report
 	MaxCheckpoint      = 1 << 20            // maximum size of a checkpoint, in bytes
@@ -108,9 +108,9 @@ type Config struct {
 	RetainRuns int           // how many ended runs of a session are kept; 0: DefaultRetainRuns
 	NoticeTTL  time.Duration // how long an unacknowledged notice and its run, and unchanged session values, are kept; 0: DefaultNoticeTTL
 
-	// Ephemeral reports whether a session can never be resumed. Its values are then removed
-	// a day after the last change, unless it has an active run. Nil means that every
-	// session can be resumed.
+	// Ephemeral reports whether a session can never be resumed. If so, its values are
+	// removed a day after the last change, unless it has an active run. Nil means that
+	// every session can be resumed.
 	Ephemeral func(session string) bool
 
 	// RecordQuota is how many bytes the records of all runs and schedules may take, and

@@ -24,7 +24,7 @@ var (
 	// ErrKeyReused means that an idempotency key was used with another tool or other arguments.
 	ErrKeyReused = errors.New("idempotency key already used with another tool or other arguments")
 	// ErrClosed means that the manager is closing or closed. It is also the
-	// cancellation cause of a run that the closing interrupts.
+	// cancellation cause of runs that closing the manager interrupts.
 	ErrClosed = errors.New("background manager closed")
 	// ErrStillRunning means that runs ignored the end of their context when the manager closed.
 	ErrStillRunning = errors.New("background runs did not end")
@@ -35,7 +35,7 @@ var (
 // An Error is what an [Executor] returns to say why its run failed. Message is shown to
 // the model, cleaned and cut to 2,000 characters. With the kind [engine.KindInternal],
 // or none, it goes to the log instead, and the model is shown [Config.InternalText].
-// Any other error is handled the same way.
+// Errors of other types are handled the same way.
 type Error struct {
 	Kind    engine.ErrorKind
 	Message string

@@ -113,10 +113,9 @@ func (m *Manager) Log(ctx context.Context, session, id string) (*Log, error) {
 	return &Log{Attempt: first.Attempt, read: read, first: first}, nil
 }
 
-// WriteTo writes the log to w, with a line in place of bytes dropped from its
-// middle, as in [engine.OutputLog]. The error matches [engine.ErrFenced] if
-// another attempt of the run has begun. After any error a part may have been
-// written.
+// WriteTo writes the log to w, with a line in place of bytes dropped from its middle,
+// as in [engine.OutputLog]. The error matches [engine.ErrFenced] if another attempt of
+// the run has begun. If there is an error, part of the log may have been written.
 func (l *Log) WriteTo(w io.Writer) (n int64, err error) {
 	at, chunk := int64(0), l.first
 	for len(chunk.Data) > 0 {

@@ -170,8 +170,9 @@ func (m *Manager) GetSchedule(ctx context.Context, session, id string) (engine.S
 }
 
 // Unschedule disables a schedule of a session, and returns it. Its active runs
-// continue, even one that is being fired at the moment. It may be called again.
-// If the session does not have the schedule, the error matches [ErrNoSchedule].
+// continue, even one that is being fired at the moment. If the schedule is already
+// disabled, nothing changes. If the session does not have the schedule, the error
+// matches [ErrNoSchedule].
 func (m *Manager) Unschedule(ctx context.Context, session, id string) (engine.Schedule, error) {
 	s, err := m.GetSchedule(ctx, session, id)
 	if err != nil || !s.Enabled {
@@ -211,10 +212,10 @@ func (m *Manager) RemoveSchedule(ctx context.Context, session, id string) (engin
 }
 
 // Enable lets a disabled schedule of a session fire again from now on, and returns it.
-// It may be called again. If the time of a one-shot has passed, the error is a
-// *[FieldError]. If the session has too many enabled schedules, the error is an
-// *[engine.LimitError] that matches [engine.ErrScheduleLimit]. If the session does not
-// have the schedule, the error matches [ErrNoSchedule].
+// If the schedule is already enabled, nothing changes. If the time of a one-shot has
+// passed, the error is a *[FieldError]. If the session has too many enabled schedules,
+// the error is an *[engine.LimitError] that matches [engine.ErrScheduleLimit]. If the
+// session does not have the schedule, the error matches [ErrNoSchedule].
 func (m *Manager) Enable(ctx context.Context, session, id string) (engine.Schedule, error) {
 	s, err := m.GetSchedule(ctx, session, id)
 	if err != nil || s.Enabled {

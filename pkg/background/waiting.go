@@ -77,8 +77,8 @@ func DropState(ctx context.Context) error {
 	return w.task.store(w.core, engine.Suspension{Drop: true, Hold: true})
 }
 
-// UnderPressure reports whether most slots of the process that executes the run whose work
-// ctx belongs to are in use. Waiting work should then be suspended immediately.
+// UnderPressure reports whether most slots are in use in the process that executes the run
+// whose work ctx belongs to. Waiting work should then be suspended immediately.
 func UnderPressure(ctx context.Context) bool {
 	w, _ := ctx.Value(workKey{}).(*workOf)
 	return w != nil && w.core.underPressure.Load()

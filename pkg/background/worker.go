@@ -171,7 +171,7 @@ func (w *worker) start(t *task) error {
 	return nil
 }
 
-// readmit decides whether a run that was not just admitted may start, and returns
+// readmit decides whether to start a run that was not admitted just now, and returns
 // why not.
 func (w *worker) readmit(t *task) (refused *engine.RunError, err error) {
 	if !t.ask {
@@ -197,7 +197,8 @@ func (w *worker) readmit(t *task) (refused *engine.RunError, err error) {
 	return refused, nil
 }
 
-// refusal returns why a run that was not just admitted may not start, or nil.
+// refusal returns why not to start a run that was not admitted just now, or nil if it
+// may start.
 func (w *worker) refusal(ctx context.Context, run engine.Run) *engine.RunError {
 	if refused := w.barred(run); refused != nil || w.cfg().Readmit == nil {
 		return refused
