@@ -10,15 +10,14 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// setBack is a time as the clocks of a process tell it after that of the wall was set back
-// by so many seconds.
+// setBack returns t as a process would read it if its wall clock had been set back by that
+// number of seconds.
 func setBack(t time.Time, seconds uint64) time.Time {
 	*(*uint64)(unsafe.Pointer(&t)) -= seconds << 30 // the first field of a time with both clocks
 	return t
 }
 
-// TestAlarm: a run continues by the time that was promised, whatever the clock of the wall
-// does meanwhile.
+// TestAlarm: a run continues at the time that was promised, whatever happens to the wall clock.
 func TestAlarm(t *testing.T) {
 	now := time.Now()
 	back := setBack(now, 3600)

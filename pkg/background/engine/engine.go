@@ -66,9 +66,8 @@ type Engine interface {
 	Release(ctx context.Context, id string) (Run, error)
 
 	// Tail reads up to max bytes of the log of the run's current attempt, from
-	// offset on or, if offset is negative, from that many bytes before the end. It
-	// never reads across dropped bytes: an offset among them reads from their end
-	// on.
+	// offset on or, if offset is negative, from that many bytes before the end. It never reads
+	// across dropped bytes: an offset among them reads from the first byte after them.
 	Tail(ctx context.Context, id string, offset int64, max int) (Chunk, error)
 
 	// Open opens an artifact of a terminal run's last attempt, [OutputLog] or
@@ -106,15 +105,14 @@ type Engine interface {
 	// closed after ctx is done.
 	Watch(ctx context.Context, session string) <-chan Event
 
-	// Now returns the time that leases and schedules follow.
+	// Now returns the current time of the clock that leases and schedules follow.
 	Now(ctx context.Context) (time.Time, error)
 
 	// Recorded returns the current size of all records in bytes, as [Quota] counts
 	// it; 0 before the first Join.
 	Recorded() int64
 
-	// Counts returns the number of active runs by status; nothing before the first
-	// Join.
+	// Counts returns the number of active runs by status; none before the first Join.
 	Counts() map[Status]int
 }
 
@@ -131,8 +129,8 @@ type Schedules interface {
 	// GetSchedule returns a schedule.
 	GetSchedule(ctx context.Context, id string) (Schedule, error)
 
-	// RemoveSchedule removes a schedule, enabled or not. From then on Submit refuses
-	// new runs of it; submitted ones stay.
+	// RemoveSchedule removes a schedule, enabled or not. Submit then refuses new runs of the
+	// schedule; runs that were already submitted stay.
 	RemoveSchedule(ctx context.Context, id string) error
 
 	// Schedules returns the schedules of a session, or of all sessions if
@@ -153,17 +151,18 @@ type Schedules interface {
 // changes nothing and returns an error matching [ErrFenced]. So does every write
 // after the worker's lease has ended. Runs are returned without their payload.
 type Worker interface {
-	// ID returns the ID of its [WorkerState].
+	// ID returns the worker's id, the ID of its [WorkerState].
 	ID() string
 
 	// Submit stores a new queued run. If permits is nil, or its Queue is set, the run goes to
-	// the queue that all workers share; otherwise this worker has claimed it. The error matches [ErrExists] if the id is
-	// taken, and is an *[ExistsError] if the session has a run with the same idempotency key. If
-	// no permit is left, it is a *[LimitError] matching [ErrSessionLimit] or [ErrOwnerLimit], or
-	// [ErrRecordLimit] if evicting records frees too little space. A parent must be active, of
-	// the same session and not canceled, or the error matches [ErrParent]. If it has too many
-	// active children, the error matches [ErrChildLimit]. The schedule of a new run must be
-	// stored, or the error matches [ErrNotFound].
+	// the queue that all workers share; otherwise this worker has claimed it. The error matches
+	// [ErrExists] if the id is taken, and is an *[ExistsError] if the session has a run with the
+	// same idempotency key. If no permit is left, it is a *[LimitError] matching
+	// [ErrSessionLimit] or [ErrOwnerLimit], or [ErrRecordLimit] if evicting records frees too
+	// little space. A parent must be active, of the same session and not canceled, or the error
+	// matches [ErrParent]. If it has too many active children, the error matches
+	// [ErrChildLimit]. The schedule of a new run must be stored, or the error matches
+	// [ErrNotFound].
 	Submit(ctx context.Context, run Run, permits *Permits) error
 
 	// Adopt stores a run that this worker has already been working on, in its first
@@ -175,12 +174,12 @@ type Worker interface {
 	// has claimed.
 	Offer(ctx context.Context, o Offer) error
 
-	// Claim takes up to max runs out of the shared queue for this worker, oldest first. It
-	// skips runs that are Held, runs whose After run has not ended, and those whose session
-	// or owner has no permit left. A claimed run holds its permits and is still queued. Claim takes a
-	// run that the worker does not offer only if it was submitted at least the worker's
-	// Patience ago, and no worker with a lease has offered it since then. A
-	// single-worker engine lets its worker claim every run immediately.
+	// Claim takes up to max runs out of the shared queue for this worker, oldest first. It skips
+	// runs that are Held, runs whose After run has not ended, and those whose session or owner
+	// has no permit left. A claimed run holds its permits and is still queued. Claim takes a run
+	// that the worker does not offer only if it was submitted at least the worker's Patience
+	// ago, and no worker with a lease has offered it since then. A single-worker engine lets its
+	// worker claim every run immediately.
 	Claim(ctx context.Context, max int, permits Permits) ([]Run, error)
 
 	// Start makes a run that this worker claimed running. Its attempt increases by one, and only
@@ -208,18 +207,19 @@ type Worker interface {
 	// of the store all workers get the same time to come back.
 	Orphans(ctx context.Context, max int) ([]Run, error)
 
-	// Requeue returns a run of this worker, in that attempt, to the shared queue.
+	// Requeue returns a run of this worker to the shared queue. The run must be in the given
+	// attempt.
 	Requeue(ctx context.Context, id string, attempt int) error
 
-	// Abandon is [Lease.Complete] for a run of this worker, in that attempt, that was
-	// claimed or taken over.
+	// Abandon is like [Lease.Complete], but for a run that this worker claimed or took over. The
+	// run must be in the given attempt.
 	Abandon(ctx context.Context, id string, attempt int, status Status, b Beat, e End) (Run, error)
 
 	// Notices takes up to max pending notices that no live worker has taken, in the
 	// order the runs ended, and returns their runs.
 	Notices(ctx context.Context, max int) ([]Run, error)
 
-	// Leave ends the lease. Its running runs become orphans immediately.
+	// Leave ends the worker's lease. The worker's running runs become orphans immediately.
 	Leave(ctx context.Context) error
 }
 
@@ -263,8 +263,8 @@ type Lease interface {
 	// Append adds p, which begins at offset of the stream, to the log of this attempt.
 	// The bytes between the end of the log and offset were dropped by the writer; bytes
 	// before that end are ignored. The log keeps its first and last bytes, at least
-	// Run.OutputCap of them. They survive a crash of the process, and after Complete one
-	// of the machine. After an error, a part of p may have been appended. The error
+	// Run.OutputCap of them. They survive a crash of the process and, after Complete, also a
+	// crash of the machine. After an error, a part of p may have been appended. The error
 	// matches [ErrQuota] if the quota currently allows no more output.
 	Append(ctx context.Context, offset int64, p []byte) error
 
@@ -316,7 +316,7 @@ func (q Query) Matches(r Run) bool {
 type Retention struct {
 	Before  time.Time // earliest finish of a run that is kept
 	Keep    int       // number of runs kept per session: the newest by FinishedAt, then by submission
-	Notices time.Time // earliest finish of a run that is kept in any case because its notice is pending; zero: any
+	Notices time.Time // earliest finish of a run that is kept just because its notice is pending; zero: any
 	Values  time.Time // earliest last change of a session whose values are kept; zero: any
 
 	// Ephemeral reports whether a session can never be resumed; nil: every session can. The
@@ -326,9 +326,9 @@ type Retention struct {
 	EphemeralValues time.Time
 }
 
-// KeepsValues reports whether the values of a scope that last changed at that time are
-// kept. It ignores the exception for ephemeral sessions with an active run. The values of
-// a run are removed when it ends.
+// KeepsValues reports whether the values of the scope are kept, given the time of its last
+// change. It ignores the exception for ephemeral sessions with an active run. The values of a
+// run are removed when it ends.
 func (r Retention) KeepsValues(at Scope, changed time.Time) bool {
 	switch {
 	case at.Session == "" || at.Run != "":

@@ -9,7 +9,7 @@ import (
 // An EventKind says what happened.
 type EventKind string
 
-// What happens to runs and schedules.
+// The kinds of events of runs and schedules.
 const (
 	EventQueued    EventKind = "queued"    // a run was submitted, queued again, or returned to the queue by the worker that had claimed it
 	EventStarted   EventKind = "started"   // a run was started, or adopted
@@ -33,14 +33,14 @@ type Event struct {
 	Claimed  bool      `json:"-"`                  // with EventQueued: whether the worker that submitted the run has claimed it
 }
 
-// watchBuffer is how many events a watcher may fall behind.
+// watchBuffer is the number of events by which a watcher may fall behind.
 const watchBuffer = 256
 
 // A Feed passes events to watchers in the same process. The zero Feed is ready
 // for use. It is safe for concurrent use.
 type Feed struct {
 	mu       sync.Mutex
-	watchers map[string][]*watcher // by session; "": of all sessions
+	watchers map[string][]*watcher // watchers of each session; "": watchers of all sessions
 }
 
 type watcher struct {
@@ -102,13 +102,13 @@ func (w *watcher) send(e Event) {
 	}
 }
 
-// RunEvent returns the event of a run, without its payload.
+// RunEvent returns an event of a run, without the run's payload.
 func RunEvent(kind EventKind, run Run) Event {
 	run = run.Light()
 	return Event{Kind: kind, Session: run.Session, Run: &run}
 }
 
-// Missed notifies all watchers to read everything again.
+// Missed tells all watchers to read everything again.
 func (f *Feed) Missed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 // A Filter selects runs by their properties. Its zero value selects all.
 type Filter struct {
 	Statuses     []Status    // states of the runs; nil: any state
-	Errors       []ErrorKind // reasons for which the runs failed; nil: any reason, or none
+	Errors       []ErrorKind // reasons why the runs failed; nil: all runs, failed or not
 	Tool         string      // tool of the runs; "": any
 	Kind         string      // kind of that tool; "": any
 	Plugin       string      // plugin of that tool; "": any
-	Since, Until time.Time   // times between which the runs were submitted, without Until itself; zero: no bound
+	Since, Until time.Time   // bounds of the time of submission, Since included and Until excluded; zero: no bound
 	StartedSince time.Time   // earliest time of the last start; zero: any time, or none
 	StartedUntil time.Time   // time before which the runs last started; zero: any time, or none
 	Text         string      // text that the tool's name, the title or the error contains, ignoring case; "": any
@@ -45,7 +45,7 @@ func within(t, since, until time.Time) bool {
 	return !t.Before(since) && (until.IsZero() || t.Before(until))
 }
 
-// maxSearched is how many bytes of an error are searched.
+// maxSearched is the number of bytes of an error that are searched.
 const maxSearched = 512
 
 // SearchText returns the text that [Filter].Text is matched against: the tool, the

@@ -51,12 +51,11 @@ const (
 	KindInterrupted ErrorKind = "interrupted" // its worker shut down
 )
 
-// A Run is the record of one background run. It is a value: it does not change as the
-// run continues. Do not write to its slices and pointers. Its JSON form is what
-// engines store.
+// A Run is the record of one background run. It is a value: it does not change as the run
+// continues. Do not write to its slices and pointers. Engines store its JSON form.
 //
-// Args, Result, Content and Calls are its payload, which may be megabytes. Reads leave
-// it out; [Engine.Payload] returns it by part.
+// Args, Result, Content and Calls are its payload, which may be megabytes. Methods that return
+// runs leave it out; [Engine.Payload] returns one part of it.
 type Run struct {
 	ID                 string          `json:"task_id"`
 	Session            string          `json:"session"`
@@ -72,23 +71,23 @@ type Run struct {
 	Provider                           // plugin and kind of the tool
 	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack secrets: the run cannot be run again
 	Terms              json.RawMessage `json:"terms,omitempty"`           // further input of the work, at most 1 KiB
-	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
+	Schedule           string          `json:"schedule_id,omitempty"`     // id of the schedule that fired it
 	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // time at which that firing was due
-	After              string          `json:"after,omitempty"`           // the run that must end before this one is claimed
-	Held               string          `json:"held,omitempty"`            // what has to happen before the run can be claimed, such as an approval: see [Engine.Release]
-	Parent             string          `json:"parent,omitempty"`          // the run of the same session that started it; its record may be gone
+	After              string          `json:"after,omitempty"`           // id of the run that must end before this one is claimed
+	Held               string          `json:"held,omitempty"`            // event that the run waits for before it can be claimed, such as an approval: see [Engine.Release]; "": none
+	Parent             string          `json:"parent,omitempty"`          // id of the run of the same session that started it; the record of that run may be gone
 	Depth              int             `json:"depth,omitempty"`           // number of ancestors
 	Timeout            time.Duration   `json:"timeout_ns"`                // hard deadline, counted from StartedAt
-	OutputCap          int             `json:"output_cap_bytes"`          // bytes of output kept
+	OutputCap          int             `json:"output_cap_bytes"`          // number of bytes of output to keep
 	CreatedAt          time.Time       `json:"created_at"`
 
 	Status      Status        `json:"status"`
 	Attempt     int           `json:"attempt"`            // 0 while queued for the first time, then 1, 2, …
-	Begun       int           `json:"begun,omitempty"`    // the last attempt that had no state to continue from
-	SavedIn     int           `json:"saved_in,omitempty"` // the last attempt whose checkpoint differs from its first one
+	Begun       int           `json:"begun,omitempty"`    // number of the last attempt that had no state to continue from
+	SavedIn     int           `json:"saved_in,omitempty"` // number of the last attempt that saved a checkpoint other than the one it began with
 	StartedAt   time.Time     `json:"started_at,omitzero"`
 	HeartbeatAt time.Time     `json:"heartbeat_at,omitzero"` // last renewal of its worker's lease
-	ParkedAt    time.Time     `json:"parked_at,omitzero"`    // when the call became a background run
+	ParkedAt    time.Time     `json:"parked_at,omitzero"`    // time at which the call became a background run
 	Cancel      *Cancellation `json:"cancel_requested,omitempty"`
 	Notice      NoticeState   `json:"notice,omitempty"`
 	Waiting                   // state to continue from
@@ -149,13 +148,13 @@ func (b Beat) Equal(c Beat) bool {
 	return same && b.Detail == c.Detail && b.Narration == c.Narration && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes && b.Cost == c.Cost
 }
 
-// A Cost is the resources that a run's work used. If an attempt ended in a crash, what it
-// used after its last checkpoint may be missing.
+// A Cost measures the resources that a run's work used. If an attempt ended in a crash, the
+// resources that it used after its last checkpoint may be missing.
 type Cost struct {
 	Fuel       int64         `json:"fuel,omitempty"`
 	CPU        time.Duration `json:"cpu_ns,omitempty"`      // processor time
 	Wait       time.Duration `json:"wait_ns,omitempty"`     // time that the run spent waiting for slots and processors after its start
-	MemoryPeak int64         `json:"memory_peak,omitempty"` // memory of the attempt that used the most, in bytes
+	MemoryPeak int64         `json:"memory_peak,omitempty"` // peak memory of the attempt that used the most, in bytes
 }
 
 // Add returns the sum of two costs.
@@ -176,12 +175,12 @@ type End struct {
 	Summary       string          `json:"summary,omitempty"`
 	Result        json.RawMessage `json:"result,omitempty"`
 	ResultStart   string          `json:"result_start,omitempty"` // the first 400 characters of Result, if the run has a notice
-	ResultSize    int             `json:"result_size,omitempty"`  // bytes of Result, if the run has a notice
+	ResultSize    int             `json:"result_size,omitempty"`  // size of Result in bytes, if the run has a notice
 	Content       json.RawMessage `json:"content,omitempty"`      // content shown next to Result or Error
 	Calls         json.RawMessage `json:"calls,omitempty"`        // calls that the work made, for people; nil: those stored with the last suspension
 	ExitCode      *int            `json:"exit_code,omitempty"`
 	Error         *RunError       `json:"error,omitempty"`          // set if and only if the run failed
-	ArtifactError string          `json:"artifact_error,omitempty"` // which artifacts could not be stored
+	ArtifactError string          `json:"artifact_error,omitempty"` // message about artifacts that could not be stored
 	FinishedAt    time.Time       `json:"finished_at,omitzero"`
 	Diagnosis     *Diagnosis      `json:"diagnosis,omitempty"` // why the run failed, for operators
 	Shown         bool            `json:"shown,omitempty"`     // whether a waiting caller was shown the end, which therefore makes no notice
@@ -282,7 +281,7 @@ func (r Run) Folder() string {
 	return r.ID
 }
 
-// Path returns the name of an artifact of the run, relative to the folder of an engine.
+// Path returns the path of an artifact of the run, relative to the folder of the engine.
 func (r Run) Path(artifact string) string { return "runs/" + r.Folder() + "/" + artifact }
 
 // An Envelope is the content of [ResultJSON]. It says how a run ended, whatever its outcome.

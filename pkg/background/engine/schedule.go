@@ -26,8 +26,8 @@ const (
 	DisabledZone     = "its time zone is unknown to the host"       // or the host cannot parse its cron expression any more
 )
 
-// A Schedule starts runs of a tool, repeatedly by a cron expression or once. It is
-// a value, like a [Run]. Its JSON form is what engines store.
+// A Schedule starts runs of a tool, repeatedly by a cron expression or once. It is a value, like
+// a [Run]. Engines store its JSON form.
 //
 // Its cron expression is read as in crontab(5): five fields, minute hour
 // day-of-month month day-of-week, of "*", numbers, names of months and weekdays,
@@ -61,6 +61,6 @@ type Schedule struct {
 	LastAt   time.Time `json:"last_triggered_at,omitzero"`
 	LastRun  string    `json:"last_task_id,omitempty"`
 	Fired    int       `json:"trigger_count"`
-	Rejected int       `json:"rejected_in_a_row,omitempty"` // number of firings that were refused since the last successful one
+	Rejected int       `json:"rejected_in_a_row,omitempty"` // number of firings in a row that were refused, up to now
 	Revision int64     `json:"revision"`                    // number of changes; set by the engine
 }

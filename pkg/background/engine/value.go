@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Values stores small values, by scope and key. Writes are ordered within a scope:
-// each gives its value a higher version than all earlier writes of the scope, even
-// of values deleted since.
+// Values stores small values, by scope and key. Writes are ordered within a scope: each gives
+// its value a higher version than all earlier writes of the scope, even those of values that
+// have been deleted.
 type Values interface {
 	// Value returns a value, or an error matching [ErrNotFound].
 	Value(ctx context.Context, s Scope, key string) (Value, error)
@@ -82,8 +82,8 @@ type ValueLimit struct {
 // VersionKey returns the key of an appended value.
 func VersionKey(version int64) string { return fmt.Sprintf("%019d", version) }
 
-// Check returns an error if a scope may not have count values with so many bytes of keys and
-// data.
+// Check returns an error if a scope with that number of values, and that size of keys and data,
+// would exceed the limit.
 func (l ValueLimit) Check(count int, bytes int64) error {
 	switch {
 	case l.Count > 0 && count > l.Count:
@@ -94,5 +94,6 @@ func (l ValueLimit) Check(count int, bytes int64) error {
 	return nil
 }
 
-// ScopeSize returns the number of bytes for which a scope counts against the quota of records.
+// ScopeSize returns the size of a scope in bytes, as [Quota] counts it. count is the number of
+// its values, and bytes the size of their keys and data.
 func ScopeSize(count int, bytes int64) int64 { return int64(1+count)*ValueOverhead + bytes }

@@ -22,10 +22,10 @@ var ErrStopping = errors.New("the run is being stopped")
 type Waiting struct {
 	WakeAt      time.Time `json:"wake_at,omitzero"`      // latest time to continue; zero: none
 	Await       []string  `json:"await,omitempty"`       // ids of the runs whose end wakes it
-	StateSize   int64     `json:"state_bytes,omitempty"` // bytes of its state
+	StateSize   int64     `json:"state_bytes,omitempty"` // size of its state, in bytes
 	StateLog    int64     `json:"state_log,omitempty"`   // length of the log that belongs to the state
-	StateOf     int       `json:"state_of,omitempty"`    // the attempt that stored the state
-	CallsSize   int64     `json:"calls_bytes,omitempty"` // bytes of its recorded calls
+	StateOf     int       `json:"state_of,omitempty"`    // number of the attempt that stored the state
+	CallsSize   int64     `json:"calls_bytes,omitempty"` // size of its recorded calls, in bytes
 	Mail        int64     `json:"mail_seen,omitempty"`   // version of the last message that the run has seen
 	Woken       bool      `json:"woken,omitempty"`       // whether the run is queued to continue the same attempt
 	Restartable bool      `json:"anew,omitempty"`        // whether the run may start over without a state, as it has had no side effects that must not be repeated
@@ -80,8 +80,8 @@ func (s Suspension) Check(run Run) error {
 	return nil
 }
 
-// Suspended returns the run as it is after the suspension s, when its log has so many bytes.
-// With Hold its status does not change.
+// Suspended returns the run as it is after the suspension s. log is the length of its log, in
+// bytes. With Hold its status does not change.
 func (r Run) Suspended(s Suspension, log int64) Run {
 	r.Beat = s.Beat
 	r.OutputBytes = log
@@ -112,7 +112,8 @@ type Alarm struct {
 	At   time.Time // the same time by the process's clock
 }
 
-// NewAlarm returns the alarm of a run that begins to wait, or was found waiting.
+// NewAlarm returns the alarm of a run that begins to wait, or that an earlier process left
+// waiting.
 func NewAlarm(wall time.Time) Alarm {
 	now := time.Now()
 	return Alarm{wall, now.Add(wall.Sub(now))}
@@ -137,8 +138,8 @@ func (r Run) Checkpointed(began Run, other, checkpoint []byte) Run {
 	return r
 }
 
-// Idle returns the number of attempts, up to the last one, that made no progress: they ended
-// with the state and the checkpoint with which they began.
+// Idle returns how many of the latest attempts in a row made no progress: they ended with the
+// state and the checkpoint with which they began.
 func (r Run) Idle() int { return r.Attempt - max(r.StateOf, r.SavedIn) }
 
 // Begin returns a queued run in its started state. A woken run continues its

@@ -49,7 +49,7 @@ type WorkerState struct {
 	Since     time.Time // time at which it joined
 	RenewedAt time.Time // time of its last heartbeat
 	TTL       time.Duration
-	Live      bool // whether its lease lasts; otherwise it is dead, and its runs may not have been taken over yet
+	Live      bool // whether its lease is valid; otherwise it is dead, and its runs may not have been taken over yet
 	Claimed   int  // number of queued runs that it is about to start
 	Running   int  // number of runs that it is working on
 }

@@ -44,7 +44,7 @@ func children(t *testing.T, e *store) {
 	}
 }
 
-// childrenRefused: only an active run of the session can get children.
+// childrenRefused: only an active run of the same session can have new children.
 func childrenRefused(t *testing.T, e *store) {
 	submit(t, e, "bg_other", "other")
 	submit(t, e, "bg_ended", "s")

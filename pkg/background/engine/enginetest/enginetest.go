@@ -21,9 +21,9 @@ import (
 // An Option changes what the suite expects of an engine.
 type Option func(*store)
 
-// OneWorker is for an engine with a single worker at a time: Join returns an
-// error matching [engine.ErrLocked] as long as the lease of another worker
-// lasts. Tests with two concurrent workers are skipped.
+// OneWorker is for an engine that takes only one worker at a time: Join returns
+// an error matching [engine.ErrLocked] while another worker's lease lasts. Tests
+// with two concurrent workers are skipped.
 func OneWorker(s *store) { s.single = true }
 
 // Run runs the suite on the engines that open returns, which must be empty.
@@ -195,7 +195,7 @@ type store struct {
 // everything permits any number of runs.
 var everything engine.Permits
 
-// join gives the store a new worker; the one before leaves.
+// join gives the store a new worker; the previous one leaves.
 func (s *store) join(t *testing.T, info engine.WorkerInfo) {
 	t.Helper()
 	if s.worker != nil {
@@ -212,8 +212,8 @@ func joined(t *testing.T, s *store, info engine.WorkerInfo) engine.Worker {
 	return w
 }
 
-// dies lets the lease of the store's worker end, and gives the store another
-// one. It returns the dead worker.
+// dies lets the lease of the store's worker expire, and gives the store another
+// worker. It returns the dead worker.
 func (s *store) dies(t *testing.T) (dead engine.Worker) {
 	t.Helper()
 	dead = s.worker
@@ -339,7 +339,7 @@ func complete(t *testing.T, l engine.Lease, status engine.Status) {
 	require.NoError(t, err)
 }
 
-// same compares the stored form, which is all that an engine has to keep.
+// same compares the stored forms of two runs, which are all that an engine has to keep.
 func same(t *testing.T, want, got engine.Run) {
 	t.Helper()
 	w, err := json.Marshal(want)

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// took returns the events that are in a channel.
+// took returns the events that are waiting in a channel.
 func took(t *testing.T, feed <-chan engine.Event) string {
 	t.Helper()
 	synctest.Wait()
@@ -98,7 +98,7 @@ func eventsOfSession(t *testing.T, e *store) {
 	require.Equal(t, "scheduled sc_a 1, scheduled sc_a 2, purged sc_a 2", took(t, feed))
 }
 
-// Nobody waits for a watcher, which learns that it has missed events.
+// eventsMissed: nobody waits for a slow watcher, which learns that it has missed events.
 func eventsMissed(t *testing.T, e *store) {
 	feed := e.Watch(t.Context(), "")
 	for i := range 1000 {

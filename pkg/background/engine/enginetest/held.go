@@ -8,8 +8,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// held: held runs are claimed once they are released, and can be canceled
-// before.
+// held: held runs cannot be claimed until they are released, and can be canceled
+// before that.
 func held(t *testing.T, e *store) {
 	hold := func(id string) {
 		run := newRun(id, "s")

@@ -40,7 +40,7 @@ func offers(t *testing.T, e *store) {
 	require.Equal(t, "bg_1", claimUpTo(t, old, 10, everything))
 }
 
-// offersChange: the current offer counts.
+// offersChange: only the current offer counts.
 func offersChange(t *testing.T, e *store) {
 	old := joined(t, e, engine.WorkerInfo{TTL: forever, Offer: offerOf("primes", "v1")})
 	queueVersion(t, old, "bg_2", "v2")
@@ -62,7 +62,7 @@ func offersChange(t *testing.T, e *store) {
 	require.ErrorIs(t, old.Offer(t.Context(), engine.Offer{}), engine.ErrFenced)
 }
 
-// offersWanted: the runs that want a version.
+// offersWanted: which runs want a particular version.
 func offersWanted(t *testing.T, e *store) {
 	w := joined(t, e, engine.WorkerInfo{TTL: forever, Offer: offerOf("primes", "v2")})
 	joined(t, e, engine.WorkerInfo{TTL: forever, Offer: offerOf("primes", "v1")})
@@ -91,7 +91,7 @@ func offersWanted(t *testing.T, e *store) {
 // that.
 func offersPatience(t *testing.T, e *store) {
 	const patience = time.Minute
-	require.NoError(t, e.worker.Leave(t.Context())) // it takes every run
+	require.NoError(t, e.worker.Leave(t.Context())) // this worker would take every run
 	join := func(ttl time.Duration, version string) engine.Worker {
 		return joined(t, e, engine.WorkerInfo{TTL: ttl, Patience: patience, Offer: offerOf("primes", version)})
 	}
@@ -176,7 +176,7 @@ func workerStates(t *testing.T, e *store) {
 	require.NotEqual(t, first[0].ID, dead[0].ID)
 }
 
-// permitsQueue: queued runs hold permits against new queued runs.
+// permitsQueue: runs in the queue count against the permits for new ones.
 func permitsQueue(t *testing.T, e *store) {
 	p := engine.Permits{Session: 2, Owner: 3, Queue: true}
 	limit(t, e, 1<<30, 1<<30) // sessions with the same first letter have one owner

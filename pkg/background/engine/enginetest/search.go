@@ -73,7 +73,7 @@ func search(t *testing.T, e *store) {
 	require.Equal(t, "bg_7 bg_5", ids(runs))
 }
 
-// removes: only an ended run is removed, completely.
+// removes: only an ended run can be removed, and nothing of it remains.
 func removes(t *testing.T, e *store) {
 	submit(t, e, "bg_a", "s")
 	require.ErrorIs(t, e.Engine.Remove(t.Context(), "bg_a"), engine.ErrActive)

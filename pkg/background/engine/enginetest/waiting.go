@@ -102,7 +102,7 @@ func waitingTimes(t *testing.T, e *store) {
 	require.Equal(t, engine.StatusWaiting, get(t, e, "bg_3").Status, "not by time")
 }
 
-// waitingChildren: the state and the children are one write, and the end of a child
+// waitingChildren: the state and the children are stored in one write, and the end of a child
 // wakes its parent.
 func waitingChildren(t *testing.T, e *store) {
 	permits := engine.Permits{Session: 1}
@@ -127,7 +127,7 @@ func waitingChildren(t *testing.T, e *store) {
 	complete(t, started(t, e, "bg_p"), engine.StatusSucceeded)
 }
 
-// waitingHeld: with Hold the run continues, and a crash returns to the stored state.
+// waitingHeld: with Hold the run continues, and a crash returns it to the stored state.
 func waitingHeld(t *testing.T, e *store) {
 	e.mortal(t)
 	submit(t, e, "bg_p", "s")
@@ -245,7 +245,7 @@ func waitingRefused(t *testing.T, e *store) {
 }
 
 // waitingIdle: an attempt counts as idle unless it stores a state, or ends with a
-// checkpoint other than its first.
+// checkpoint other than the one it began with.
 func waitingIdle(t *testing.T, e *store) {
 	submit(t, e, "bg_a", "s")
 	attempt := func(do ...func(engine.Lease)) int {

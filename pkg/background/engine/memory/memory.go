@@ -24,16 +24,16 @@ type Engine struct {
 	valueStore
 }
 
-// A store is the data of an engine. The caller of its methods holds mu.
+// A store holds the data of an engine. Callers of its methods must hold mu.
 type store struct {
-	mu        sync.Mutex // guards all below, and the workers
+	mu        sync.Mutex // guards all fields below, and the workers
 	byID      map[string]*record
-	runs      []*record   // sorted by submission
+	runs      []*record   // in the order of submission
 	active    []*record   // runs that are not terminal
 	pending   []*record   // runs with a pending notice
-	schedules []*schedule // sorted by creation
+	schedules []*schedule // in the order of creation
 	scopes    map[engine.Scope]*scope
-	workers   []*worker // sorted by joining; includes dead ones for a while
+	workers   []*worker // in the order they joined; dead ones stay for a while
 	joined    int
 	feed      engine.Feed
 	quota     engine.Quota
@@ -46,7 +46,7 @@ type record struct {
 	log        output.Buffer
 	checkpoint []byte
 	state      []byte
-	lease      *lease // the current one
+	lease      *lease // current lease
 	alarm      engine.Alarm
 	holder     *worker // the worker that claimed it or works on it; nil: none
 	notifier   *worker // the worker that took its notice; nil: none
@@ -295,7 +295,7 @@ func (e *Engine) Prune(_ context.Context, ret engine.Retention) (removed int, er
 	return removed, nil
 }
 
-// aged returns the session of a run, and since when it has been over, if it is.
+// aged returns the session of a run, whether the run is over, and if so, since when.
 func (r *record) aged() (session string, since time.Time, over bool) {
 	return r.run.Session, r.run.FinishedAt, r.run.Status.Terminal()
 }

@@ -11,7 +11,7 @@ import (
 // Offers are the current and past offers of a worker.
 type offers struct {
 	now      engine.Offer
-	before   map[toolVersion]time.Time // when it last offered what it no longer offers
+	before   map[toolVersion]time.Time // times at which it withdrew the versions that it no longer offers
 	patience time.Duration
 }
 
@@ -39,8 +39,8 @@ func (w *worker) Offer(_ context.Context, o engine.Offer) error {
 	return nil
 }
 
-// takes reports whether w claims a run: a run that it offers, or one that has waited
-// in vain for another worker.
+// takes reports whether w may claim a run: one that it offers, or one that has waited in vain
+// for a worker that does.
 func (w *worker) takes(run engine.Run) bool {
 	if w.now.Takes(run) {
 		return true
@@ -57,7 +57,8 @@ func (w *worker) takes(run engine.Run) bool {
 	return true
 }
 
-// offered reports whether a worker with a lease has offered a run since a time.
+// offered reports whether w, while its lease was valid, offered a run at the time since or
+// later.
 func (w *worker) offered(run engine.Run, since time.Time) bool {
 	if w.now.Tools != nil && w.now.Takes(run) && (w.live() || w.ended().After(since)) {
 		return true
@@ -71,7 +72,7 @@ func (w *worker) offered(run engine.Run, since time.Time) bool {
 	return false
 }
 
-// ended returns when the lease of a worker that is not live ended.
+// ended returns the time at which the lease of a worker that is not live ended.
 func (w *worker) ended() time.Time {
 	if w.left {
 		return w.renewed

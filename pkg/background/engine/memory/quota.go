@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// recordShare is a record's share in the ledger.
+// A recordShare says how much of the ledger's totals is due to a record.
 type recordShare struct{ used, evictable int64 }
 
 // Recorded implements [engine.Engine]. It includes kept output, which is
@@ -49,7 +49,7 @@ func (st *store) recount(session string, c *recordShare, size int64, evictable b
 	*c = now
 }
 
-// makeRoom evicts records until there is space for one of size bytes.
+// makeRoom evicts records until there is space for a new one of size bytes.
 func (st *store) makeRoom(session string, size int64) error {
 	eviction, err := st.ledger.Room(session, size)
 	if eviction == nil {
@@ -69,13 +69,13 @@ func (st *store) makeRoom(session string, size int64) error {
 
 // An evictable is a run or a schedule that may be evicted.
 type evictable struct {
-	since   time.Time // when it ended, or was disabled
+	since   time.Time // time at which it ended, or was disabled
 	session string
 	size    int64
 	remove  func()
 }
 
-// evictables returns all of them, oldest first.
+// evictables returns the runs and schedules that may be evicted, oldest first.
 func (st *store) evictables() (all []evictable) {
 	for _, r := range st.runs {
 		if r.evictable > 0 {
@@ -92,8 +92,8 @@ func (st *store) evictables() (all []evictable) {
 	return all
 }
 
-// admit makes room for a run, or returns why it is refused: session if its session
-// has no permit left.
+// admit makes room for a run, or returns the error with which it is refused. session is the
+// error to use if its session has no permit left.
 func (st *store) admit(run engine.Run, permits *engine.Permits, session error) error {
 	if st.byID[run.ID] != nil {
 		return fmt.Errorf("%w: %s", engine.ErrExists, run.ID)

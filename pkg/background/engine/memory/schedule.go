@@ -9,19 +9,19 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A schedule is a schedule and the time of its last change.
+// A schedule is a stored [engine.Schedule] with the time of its last change.
 type schedule struct {
 	engine.Schedule
 	changed time.Time
 	recordShare
 }
 
-// aged is [record.aged] for a schedule. It is over when it is disabled.
+// aged is like [record.aged]. A schedule is over when it is disabled.
 func (s *schedule) aged() (session string, since time.Time, over bool) {
 	return s.Session, s.changed, !s.Enabled
 }
 
-// findSchedule returns a schedule, or nil.
+// findSchedule returns the schedule with an id, or nil.
 func (st *store) findSchedule(id string) *schedule {
 	for _, s := range st.schedules {
 		if s.ID == id {

@@ -12,13 +12,13 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A scope has the values of an [engine.Scope].
+// A scope holds the values of an [engine.Scope].
 type scope struct {
 	version int64 // version of the last write
 	values  []engine.Value
 	bytes   int64
 	changed time.Time
-	expires time.Time // no value expires before; zero: none does
+	expires time.Time // time before which no value expires; zero: none ever expires
 	recordShare
 }
 
@@ -209,7 +209,7 @@ func (vs valueStore) Scopes(_ context.Context, session, prefix string) (found []
 	return found, nil
 }
 
-// drop removes the values at positions from up to end.
+// drop removes the values at the positions [from, end).
 func (s *scope) drop(st *store, at engine.Scope, from, end int) {
 	for _, v := range s.values[from:end] {
 		s.bytes -= sizeOf(v)

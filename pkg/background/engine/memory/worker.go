@@ -52,7 +52,7 @@ func (e *Engine) Join(_ context.Context, info engine.WorkerInfo) (engine.Worker,
 
 func (w *worker) ID() string { return w.id }
 
-// live reports whether the lease of w lasts. A nil worker has none.
+// live reports whether the lease of w is valid. A nil worker has none.
 func (w *worker) live() bool { return w != nil && !w.left && time.Since(w.renewed) < w.ttl }
 
 // lock locks the engine, and returns an error if the lease of w has ended. The
@@ -65,7 +65,7 @@ func (w *worker) lock() (*Engine, error) {
 	return w.engine, nil
 }
 
-// lockRun locks the engine and returns a run that w has, in that attempt.
+// lockRun locks the engine and returns a run. w must have the run, in the given attempt.
 func (w *worker) lockRun(id string, attempt int) (*Engine, *record, error) {
 	e, ended := w.lock()
 	r, err := e.find(id)
@@ -113,7 +113,7 @@ func (w *worker) Adopt(_ context.Context, run engine.Run, permits engine.Permits
 	return e.byID[run.ID].begin(w), nil
 }
 
-// ownerless reports whether a run in that state has no live worker.
+// ownerless reports whether a run has the given status and no live worker.
 func (r *record) ownerless(status engine.Status) bool {
 	return r.run.Status == status && !r.holder.live()
 }
@@ -169,7 +169,7 @@ func (w *worker) Start(_ context.Context, id string) (engine.Lease, error) {
 	return r.begin(w), nil
 }
 
-// begin gives w the current lease.
+// begin makes a new current lease of the run, for w.
 func (r *record) begin(w *worker) *lease {
 	r.lease = &lease{w, r.run, r.checkpoint, r.state}
 	return r.lease
