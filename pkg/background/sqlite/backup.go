@@ -26,15 +26,15 @@ import (
 //	state.db                      the database
 //	runs/{folder}/{file}          the logs and results of runs, as in the data directory
 //
-// Its comment identifies it, with the version of its format.
+// The comment of the archive marks it as a backup, and names the version of the format.
 const backupComment = "toolhost backup, form 1"
 
-// backupFile matches the names in a backup.
+// backupFile matches the names of the files in a backup.
 var backupFile = regexp.MustCompile(`^(state\.db|runs/[A-Za-z0-9_-]{1,100}(\.[0-9]{1,5})?/(output\.log|result\.json|tail\.[0-9]{1,19}\.[0-9]{1,19}))$`)
 
-// snapshotPattern is the name of a copy of the database that is being backed up. Users
-// would not give that name to a copy of their own. [Open] removes the copies of a killed
-// process.
+// snapshotPattern matches the names of the copies that Backup makes of the database. Users would
+// hardly give such a name to a copy of their own. [Open] removes the copies that a killed
+// process left.
 const snapshotPattern = ".snapshot-*.db.tmp"
 
 // ErrBackup means that a file is not a backup, or is incomplete. The error says why.
@@ -77,7 +77,7 @@ func (e *Engine) backup(ctx context.Context, w io.Writer) error {
 }
 
 // snapshot copies the current database into a new file, which the caller removes.
-// Nobody waits for it.
+// Neither reads nor writes wait for it.
 func (db *database) snapshot(ctx context.Context) (file *os.File, err error) {
 	db.life.RLock()
 	defer db.life.RUnlock()
@@ -99,7 +99,7 @@ func (db *database) snapshot(ctx context.Context) (file *os.File, err error) {
 	return file, errors.Join(err, c.close())
 }
 
-// removeSnapshots removes the files of a process that was killed during a backup.
+// removeSnapshots removes the snapshots that a process left when it was killed during a backup.
 func (db *database) removeSnapshots() {
 	entries, _ := os.ReadDir(db.dir)
 	for _, entry := range entries {
@@ -143,8 +143,8 @@ func (b *backup) addRun(found []driver.Value) error {
 	return err
 }
 
-// addFolder adds the files of an attempt that has ended. Files removed meanwhile are left
-// out, as after an eviction.
+// addFolder adds the files of an attempt that has ended. Files that are removed at the same time
+// are left out, as if they had been evicted earlier.
 func (b *backup) addFolder(folder string) error {
 	entries, err := os.ReadDir(folder)
 	for _, entry := range entries {
@@ -178,7 +178,7 @@ func (b *backup) addLive(run engine.Run) error {
 			return nil
 		case err != nil:
 			return err
-		case chunk.Attempt != run.Attempt: // it is no longer written
+		case chunk.Attempt != run.Attempt: // that attempt is over
 			return b.addFolder(b.logs.folder(run))
 		case offset == 0:
 			end = chunk.End
@@ -293,8 +293,8 @@ func unpack(ctx context.Context, files []*zip.File, folder string) error {
 	return nil
 }
 
-// checkBackup checks the database of a backup, including its indexes, and that it lacks no
-// table or column: an intact database may.
+// checkBackup checks the database of a backup, including its indexes, and that it lacks no table
+// or column: even an intact database may lack one.
 func checkBackup(database string) error {
 	found, err := inspectFile(database, integrityCheck)
 	if err == nil && found.store == 0 {
@@ -309,8 +309,8 @@ func checkBackup(database string) error {
 	return err
 }
 
-// checkLayout returns an error if a database lacks a column that the steps of its version
-// make.
+// checkLayout returns an error if a database lacks a column that the migrations up to its
+// version create.
 func checkLayout(path string) (err error) {
 	c, err := connect(path, "ro")
 	if err != nil {
@@ -339,8 +339,8 @@ func checkLayout(path string) (err error) {
 	}, `SELECT t.name, c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'`)
 }
 
-// unpackFile writes a file of a backup. Only the database is then durable: logs can be
-// restored from the backup again.
+// unpackFile writes a file of a backup. It makes only the database durable: logs can be restored
+// from the backup again.
 func unpackFile(root *os.Root, f *zip.File) error {
 	from, err := f.Open()
 	if err != nil {

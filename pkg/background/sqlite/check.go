@@ -14,8 +14,8 @@ const (
 	integrityCheck = "integrity_check(1)"
 )
 
-// mapped is how many bytes of a file a check maps into memory: SQLite's limit. Reading them
-// page by page takes more than twice as long.
+// mapped is the number of bytes of a file that a check maps into memory: SQLite's limit. Reading
+// them page by page takes more than twice as long.
 const mapped = 2 << 30
 
 // inspectFile checks a database file, and returns its mark. It changes nothing.
@@ -51,9 +51,9 @@ func inspectWith(c *conn, path, check string) (found mark, err error) {
 	return markOf(c)
 }
 
-// faultless calls f, which reads a file that is mapped into memory. If the disk fails, such
-// a read faults. Then the error matches ErrDamaged, and what f has opened stays open: it may
-// be locked.
+// faultless calls f, which reads a file that is mapped into memory. If the disk fails, such a
+// read faults. Then the error matches ErrDamaged, and everything that f has opened stays open,
+// because it may be locked.
 func faultless(path string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -105,8 +105,8 @@ func (c *conn) script(sql string) error {
 	return err
 }
 
-// query calls each for every row. It reuses the slice for the next row.
-// each must not run the same statement.
+// query calls each with every row of a query. It reuses the slice for the next
+// row. The function each must not run the same statement.
 func (c *conn) query(each func(row []driver.Value) error, sql string, args ...driver.Value) (err error) {
 	s, err := c.prepare(sql)
 	if err != nil {
@@ -161,7 +161,7 @@ func (c *conn) number(sql string, args ...driver.Value) (int64, error) {
 	return 0, fmt.Errorf("%w: %T instead of a number", errType, row[0])
 }
 
-// errType: a column has another type than this package stores.
+// errType means that a column has a type that this package does not store in it.
 var errType = errors.New("wrong type in the database")
 
 // Result codes, https://www.sqlite.org/rescode.html.

@@ -18,7 +18,7 @@ import (
 const databaseName = "state.db"
 
 // ErrDamaged means that the database is damaged, missing, or changed since the last use. The
-// error describes the damage. Nothing was changed.
+// error describes the damage. The data directory was left unchanged.
 var ErrDamaged = errors.New("database damaged or lost")
 
 // A database is the database file, with one connection for writing and
@@ -30,10 +30,10 @@ type database struct {
 	ops      chan *op
 	readers  chan *conn
 	files    map[string]identity   // identities of the open files, by suffix
-	failed   atomic.Pointer[error] // why nothing can be stored any more; nil: it can
-	full     atomic.Bool           // the disk was full at the last change
+	failed   atomic.Pointer[error] // reason why nothing can be stored any more; nil: the engine works
+	full     atomic.Bool           // whether the disk was full at the last change
 	mark     *markFile             // written by the writer
-	recorded atomic.Int64          // bytes of records, after the last transaction
+	recorded atomic.Int64          // size of all records in bytes, after the last transaction
 
 	life   sync.RWMutex  // read-locked by calls in progress
 	closed bool          // guarded by life
@@ -110,15 +110,15 @@ func (db *database) read(ctx context.Context, f func(c *conn) error) error {
 	}
 }
 
-// suspect reports an error that means that the file is damaged.
+// suspect reports err as a problem if it means that the database file is damaged.
 func (db *database) suspect(err error) {
 	if damagedFile(err) {
 		db.problems.report(kindDatabase, "", err)
 	}
 }
 
-// openWriter returns the writing connection, to a database that has everything that was
-// acknowledged.
+// openWriter returns the connection for writing, after checking that the database has everything
+// that was acknowledged.
 func (db *database) openWriter() (c *conn, err error) {
 	path := filepath.Join(db.dir, markName)
 	left, err := readMark(path)

@@ -66,7 +66,7 @@ import (
 // DefaultLogQuota is the default of Config.LogQuota, in bytes.
 const DefaultLogQuota = 1 << 30
 
-// A Config configures an [Engine]. The zero value of a field is its default.
+// A Config configures an [Engine]. A field with the zero value has its default.
 type Config struct {
 	// LogQuota is the maximum size of the logs of all runs on disk, in bytes; 0:
 	// DefaultLogQuota. To make room, the logs of ended runs are removed in the
@@ -90,7 +90,7 @@ type Engine struct {
 	closing sync.Once
 }
 
-// A store is the part of an engine that all its parts share.
+// A store is the part of an engine that all its other parts share.
 type store struct {
 	dir      string
 	log      *slog.Logger
@@ -158,7 +158,7 @@ func open(ctx context.Context, dir string, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// start opens the database, loads the part that is kept in memory, and starts the
+// start opens the database, loads the data that is kept in memory, and starts the
 // goroutines.
 func (e *Engine) start(cfg Config) (err error) {
 	if e.db, err = openDatabase(e.dir, e.problems, e.log); err != nil {
@@ -213,12 +213,12 @@ func (e *Engine) Counts() map[engine.Status]int {
 	return counts
 }
 
-// Err returns why the engine cannot store anything any more, an error that matches
-// [engine.ErrStorageLost], or nil while it works.
+// Err returns an error that says why the engine cannot store anything any more, or nil while it
+// works. The error matches [engine.ErrStorageLost].
 func (e *Engine) Err() error { return e.db.lost() }
 
-// Check returns why nothing can be stored now: the error of Err, or one that matches
-// [engine.ErrFull]. If the disk was full at the last change, or has hardly any room, it
+// Check returns an error that says why nothing can be stored now: the error of Err, or one that
+// matches [engine.ErrFull]. If the disk was full at the last change, or is almost full, Check
 // makes a test write.
 func (e *Engine) Check(ctx context.Context) error {
 	if err := e.Err(); err != nil {

@@ -40,8 +40,8 @@ func (k *keeper) run() {
 	}
 }
 
-// storeBeats stores the beats of running runs that have changed, except of
-// runs that are being changed.
+// storeBeats stores those beats of running runs that have changed. It skips runs
+// that are being changed.
 func (k *keeper) storeBeats(ctx context.Context) error {
 	g := k.engine.active
 	g.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Lock locks a directory for this process, as an [Engine] does, until it is closed. The
-// error matches [engine.ErrLocked] if another process has locked it.
+// Lock locks a directory for this process, as an [Engine] does, until the returned Closer is
+// closed. The error matches [engine.ErrLocked] if another process has locked it.
 func Lock(dir string) (io.Closer, error) {
 	f, err := lockDir(dir)
 	if err != nil {
@@ -21,7 +21,7 @@ func Lock(dir string) (io.Closer, error) {
 	return f, nil
 }
 
-// lockDir locks dir for this process. The file names the process.
+// lockDir locks dir for this process. The lock file contains the process id.
 func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
 	f, held, err := tryLock(path)

@@ -9,7 +9,7 @@ import (
 )
 
 // tryLock opens the file and locks it until it is closed or the process ends,
-// however it ends. held reports that another process has it.
+// however it ends. held reports that another process has locked it.
 func tryLock(path string) (f *os.File, held bool, err error) {
 	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // tryLock opens the file so that no other process can open it for writing
-// until it is closed or the process ends, however it ends. It can still be
-// read. held reports that another process has it.
+// until it is closed or the process ends, however it ends. It can still be read.
+// held reports that another process has it open for writing.
 func tryLock(path string) (f *os.File, held bool, err error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {

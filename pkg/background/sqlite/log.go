@@ -23,13 +23,13 @@ type logFile struct {
 	headCap, tailCap int64
 
 	mu   sync.Mutex
-	head int64 // bytes of the stream in output.log; it ends when bytes are dropped or go to a segment
+	head int64 // number of bytes of the stream in output.log; it is final once bytes are dropped or go to a segment
 	end  int64 // length of the stream
 	segs []segment
-	used int64 // bytes of its files
+	used int64 // total size of its files, in bytes
 }
 
-// The name of a segment, tail.{head}.{offset}, has the length of the head
+// The name of a segment, tail.{head}.{offset}, contains the length of the head
 // and the segment's offset in the stream.
 type segment struct{ head, off, n int64 }
 
@@ -74,8 +74,8 @@ func (l *logFile) append(offset int64, p []byte) error {
 // until the following bytes are written.
 func (l *logFile) skipTo(offset int64) { l.end, l.segs = offset, nil }
 
-// write writes the first bytes of p to their file, and returns how many. If p
-// is much longer than the tail, it writes only the last bytes.
+// write writes the first bytes of p to the file where they belong, and returns
+// their number. If p is much longer than the tail, it writes only the last bytes.
 func (l *logFile) write(p []byte) (n int64, err error) {
 	if n = min(int64(len(p)), l.headCap-l.head); n > 0 && l.head == l.end {
 		if err := writeAt(l.output(), p[:n], l.head, false); err != nil {
@@ -221,8 +221,8 @@ type extent struct {
 	Head int64 `json:"head"`
 	Tail int64 `json:"tail"`
 	End  int64 `json:"end"`
-	// Whole reports that output.log is complete. Otherwise it could not be
-	// written, and the log is still in its segments.
+	// Whole says that output.log is complete. Otherwise it could not be written,
+	// and the log is still in its segments.
 	Whole bool `json:"whole,omitempty"`
 }
 
@@ -290,14 +290,14 @@ func isLog(name string) bool {
 	return strings.HasPrefix(name, engine.OutputLog) || strings.HasPrefix(name, tailPrefix)
 }
 
-// logSize returns how many bytes the log in a folder takes on disk.
+// logSize returns the size on disk of the log in a folder, in bytes.
 func logSize(dir string) (n int64) {
 	_ = logFiles(dir, func(file os.FileInfo) { n += file.Size() })
 	return n
 }
 
-// removeLog removes the log files in a folder, except those to keep, and
-// returns how many bytes they had.
+// removeLog removes the log files in a folder, except those named in keep, and
+// returns the total size of the removed files.
 func removeLog(dir string, keep ...string) (n int64) {
 	_ = logFiles(dir, func(file os.FileInfo) {
 		if !slices.Contains(keep, file.Name()) && os.Remove(filepath.Join(dir, file.Name())) == nil {

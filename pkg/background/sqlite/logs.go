@@ -19,7 +19,7 @@ const runsFolder = "runs"
 type logs struct {
 	dir      string // parent of the runs' folders
 	quota    int64
-	used     atomic.Int64 // bytes on disk
+	used     atomic.Int64 // size of all logs on disk, in bytes
 	evicting sync.Mutex
 	db       *database
 	problems *problems
@@ -37,7 +37,7 @@ func (g *logs) attempts(run engine.Run, do func(folder string)) {
 	}
 }
 
-// size returns how many bytes the logs of all attempts of a run take.
+// size returns the total size of the logs of all attempts of a run, in bytes.
 func (g *logs) size(run engine.Run) (n int64) {
 	g.attempts(run, func(folder string) { n += logSize(folder) })
 	return n
@@ -83,9 +83,9 @@ func (g *logs) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// evict removes logs of at most want bytes, plus one more. Files are removed
-// before their records are updated: a crash in between leaves no files without an
-// owner.
+// evict removes logs of the runs that ended first, until want bytes are free or
+// it has removed 64, and reports whether there were any. Files are removed before
+// their records are updated: a crash in between leaves no files without an owner.
 func (g *logs) evict(ctx context.Context, want int64) (some bool, err error) {
 	oldest, err := readAll(ctx, g.db, func(found []driver.Value) (row, error) {
 		r, _ := decode(found) // a damaged record has a log too
@@ -105,7 +105,7 @@ func (g *logs) evict(ctx context.Context, want int64) (some bool, err error) {
 		g.attempts(r.Run, func(folder string) { removeLog(folder) })
 	}
 	return true, g.db.write(ctx, func(w *conn) error {
-		for _, r := range oldest { // one may have been removed meanwhile, and its number reused
+		for _, r := range oldest { // one may have been removed since, and its seq reused
 			changed, _, err := w.exec(`UPDATE runs SET logged = 0 WHERE seq = ? AND id = ? AND logged > 0`, r.seq, r.ID)
 			if err != nil {
 				return err
@@ -172,7 +172,7 @@ func (g *logs) ended(r row) (f *os.File, left *logFile) {
 	return nil, nil
 }
 
-// openSized opens a file that must have that many bytes.
+// openSized opens a file, which must be exactly size bytes long.
 func openSized(path string, size int64) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {

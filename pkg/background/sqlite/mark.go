@@ -90,7 +90,7 @@ func markOf(c *conn) (m mark, err error) {
 	return m, err
 }
 
-// put writes the mark into a database, and chooses a number if it has none.
+// put writes the mark into a database. If the mark has no number yet, put chooses one.
 func (m *mark) put(c *conn) error {
 	if m.store == 0 {
 		m.store = 1 + rand.Int64N(1<<62)

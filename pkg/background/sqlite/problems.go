@@ -13,10 +13,10 @@ const (
 	kindLog      = "log"
 )
 
-// Stats are the counts of the damage and loss that an engine has found.
+// Stats describe the damage and loss that an engine has found.
 type Stats struct {
-	Failed   string `json:"failed,omitempty"` // why nothing can be stored until the server is restarted
-	Problems int    `json:"problems"`         // damaged records, logs and files found since the start
+	Failed   string `json:"failed,omitempty"` // reason why nothing can be stored until the server is restarted; "": none
+	Problems int    `json:"problems"`         // number of damaged records, logs and files found since the start
 }
 
 // Stats returns the current statistics.

@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// maxIDLength is the longest id of a run, which is also the name of a folder.
+// maxIDLength is the maximum length of the id of a run, which is also the name of a folder.
 const maxIDLength = 100
 
 // checkID refuses an id that cannot be the name of a folder.
@@ -45,9 +45,9 @@ func (s stored) encode() ([]byte, error) {
 // A row is a run in the database.
 type row struct {
 	seq    int64
-	size   int64 // bytes of its record as [engine.Quota] counts them, with those of result.json
-	logged int64 // bytes of its logs on disk, once it is terminal
-	saved  int64 // bytes of its checkpoint, if selected
+	size   int64 // size of its record in bytes, as [engine.Quota] counts it, and with result.json
+	logged int64 // size of its logs on disk in bytes, once it is terminal
+	saved  int64 // size of its checkpoint in bytes, if selected
 	stored
 }
 
@@ -68,7 +68,7 @@ func (e *damagedRow) Unwrap() error { return engine.ErrNotFound }
 // runColumns are the columns that decode reads.
 const runColumns = `seq, id, session, size, logged, record`
 
-// decode decodes a run. For a damaged one it returns what the columns have.
+// decode decodes a run. If its record is damaged, it returns the values of the other columns.
 func decode(found []driver.Value) (row, error) {
 	r := row{seq: found[0].(int64)}
 	id, _ := found[1].(string)
@@ -157,7 +157,7 @@ var payloads = map[engine.Part]string{engine.PartArgs: "args", engine.PartResult
 // A table describes a table of records, each read as a T.
 type table[T any] struct {
 	kind     string
-	selectID string // statement that selects one by its id, in place of the column id
+	selectID string // statement that selects a record by its id, which need not be in the result
 	decode   func(found []driver.Value) (T, error)
 }
 
@@ -250,7 +250,7 @@ func (r *row) acknowledge(w *conn) error {
 	return w.run(`UPDATE runs SET record = ?, notice = 0 WHERE seq = ?`, record, r.seq)
 }
 
-// finish stores the end of a run whose size was before.
+// finish stores the end of a run. before is the size that the run had until now.
 func (r row) finish(w *conn, record []byte, before int64) error {
 	changed, _, err := w.exec(`UPDATE runs SET record = ?, finished = ?, notice = ?, logged = ?, size = ? WHERE seq = ? AND finished IS NULL`,
 		record, nanos(r.FinishedAt), flag(r.Notice == engine.NoticePending), r.logged, r.size, r.seq)

@@ -9,25 +9,25 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// An active is a run that has not ended. The database has what is needed to
-// start over after the death of the process.
+// An active is a run that has not ended. The database contains everything that is
+// needed to start over after the death of the process.
 type active struct {
 	mu    sync.Mutex // held while the run is being changed
 	seq   int64
-	size  int64 // bytes of its record, see row; changes under mu
-	saved int64 // bytes of its checkpoint; likewise
-	state int64 // bytes of its state; likewise
-	noted bool  // the log says that its artifacts could not be written; likewise
+	size  int64 // size of its record in bytes, see row; guarded by mu
+	saved int64 // size of its checkpoint in bytes; likewise
+	state int64 // size of its state in bytes; likewise
+	noted bool  // whether it was logged that its artifacts could not be written; likewise
 
 	// The registry's lock guards these.
 	run     engine.Run // without payload; its Beat is newer than the stored one
-	log     *logFile   // of an attempt that this process started
+	log     *logFile   // log of the current attempt; nil until this process needs it
 	worker  *worker    // the worker that has it; nil: none
-	lease   *lease     // the current one
-	changed bool       // its Beat is not stored yet
+	lease   *lease     // current lease
+	changed bool       // whether its Beat has not been stored yet
 }
 
-// A line is a list of active runs in the order of submission, the order of their seq.
+// A line is a list of active runs in the order of submission, which is the order of their seq.
 type line []*active
 
 // place returns the position of the run with a seq, or where it would be inserted.
@@ -51,7 +51,7 @@ func (l line) without(a *active) line {
 	return l
 }
 
-// A registry has the active runs, and all state that is kept only in memory:
+// A registry holds the active runs, and all state that is kept only in memory:
 // claims, permits, and the queue.
 type registry struct {
 	mu       sync.Mutex
@@ -63,7 +63,7 @@ type registry struct {
 	worker   *worker            // the current worker, or nil
 	waits    waitList           // waiting runs
 	quota    engine.Quota
-	notices  []string // runs with a pending, unclaimed notice
+	notices  []string // ids of runs with a pending, unclaimed notice
 
 	life   sync.RWMutex // read-locked by changes in progress
 	closed bool         // guarded by life
@@ -106,9 +106,9 @@ func (g *registry) light(id string) (run engine.Run, ok bool) {
 }
 
 // change calls do with an active run and its row as last stored, unless check
-// returns an error. Meanwhile nothing else changes the run, and the engine is
-// not closed. check is called with the registry's lock held, and with nil if the
-// run is not active.
+// returns an error. While do runs, nothing else changes the run, and the engine
+// is not closed. check is called with the registry's lock held, and with nil if
+// the run is not active.
 func (g *registry) change(id string, check func(a *active) error, do func(a *active, r row) error) error {
 	g.life.RLock()
 	defer g.life.RUnlock()
@@ -175,7 +175,7 @@ func (g *registry) dequeue(a *active) bool {
 // lock: a hundred thousand runs may be waiting.
 const listedAtOnce = 1000
 
-// list returns the runs submitted before the one with a seq that q selects, newest first.
+// list returns the runs that q selects among those with a seq below the given one, newest first.
 func (g *registry) list(q engine.Query, below int64) (found []row) {
 	for {
 		g.mu.Lock()
@@ -237,7 +237,7 @@ func (g *registry) admit(a *active, permits engine.Permits) error {
 	}
 
 	if n := len(g.holders); most > 0 && n >= most || permits.Owner > 0 && n >= permits.Owner {
-		var same []string // of the same session and kind
+		var same []string // ids of runs of the same session and kind
 		owned, owner := 0, g.quota.OwnerOf(a.run.Session)
 		for id, b := range g.holders {
 			if b == a {
@@ -292,9 +292,9 @@ func (g *registry) parented(run engine.Run, permits *engine.Permits) error {
 	return nil
 }
 
-// join starts over for another worker. Runs that an earlier one had only
-// claimed return to the queue, its running runs become orphans, and pending
-// notices are unclaimed.
+// join starts over for a new worker. Runs that an earlier one had only claimed
+// return to the queue, its running runs become orphans, and pending notices are
+// unclaimed.
 func (g *registry) join(quota engine.Quota, pending []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -56,8 +56,8 @@ const selectSizes = `SELECT session, size, iif(finished IS NOT NULL AND notice =
 
 const selectPending = `SELECT id FROM runs INDEXED BY runs_notice WHERE notice = 1 ORDER BY finished, seq`
 
-// limit sets the quota of records, and recounts them. do first gets the runs
-// whose notice is pending.
+// limit sets the quota of records, and recounts them. Once that is stored, it
+// calls do with the ids of the runs whose notice is pending.
 func (db *database) limit(ctx context.Context, q engine.Quota, do func(pending []string)) error {
 	return db.write(ctx, func(w *conn) error {
 		counted := ledger.New(q)
@@ -95,7 +95,7 @@ type victim struct {
 	table string
 	seq   int64
 	id    string // "": any id
-	any   bool   // include enabled schedules
+	any   bool   // whether the record may also be an enabled schedule
 }
 
 const (
@@ -165,7 +165,7 @@ var (
 	errMiscounted = errors.New("records are not as they were counted")
 )
 
-// makeRoom evicts records until there is space for one of size bytes. After an error that
+// makeRoom evicts records until there is space for a new one of size bytes. After an error that
 // is not SQLite's, nothing was written.
 func (st *store) makeRoom(w *conn, session string, size int64) error {
 	eviction, err := w.book.ledger.Room(session, size)
@@ -206,7 +206,7 @@ func (st *store) makeRoom(w *conn, session string, size int64) error {
 // others do not wait long.
 const pruneAtOnce = 32
 
-// The terminal runs of each session that are not kept, and the disabled schedules.
+// Queries for the terminal runs and the disabled schedules of each session that are not kept.
 // The inner query of runs reads only an index.
 const (
 	selectPrunable = `SELECT 'runs', r.seq, r.id FROM (

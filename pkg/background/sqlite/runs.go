@@ -24,9 +24,9 @@ const (
 	selectLogged = `SELECT sum(logged) FROM runs INDEXED BY runs_logged WHERE logged > 0`
 )
 
-// restoreRuns reads the runs that have not ended, and adds up the size of all logs: from an
-// index, and from the folders of these runs. A damaged record counts as ended, so that it
-// can be evicted.
+// restoreRuns reads the runs that have not ended, and adds up the size of all logs: with an
+// index for the ended runs, and from the folders of the others. A damaged record counts as
+// ended, so that it can be evicted.
 func (e *Engine) restoreRuns(ctx context.Context) error {
 	err := e.db.read(ctx, func(c *conn) error {
 		ended, err := c.number(selectLogged)
@@ -83,8 +83,8 @@ func (e *Engine) Payload(ctx context.Context, id string, part engine.Part) (data
 	return data, err
 }
 
-// List implements [engine.Engine]. It reads the runs that have not ended from memory, and
-// then the others from the database: a run that ends in between is among both.
+// List implements [engine.Engine]. It reads the runs that have not ended from memory, and then
+// the others from the database: a run that ends in between is in both.
 func (e *Engine) List(ctx context.Context, q engine.Query) (runs []engine.Run, err error) {
 	if err := e.active.err(); err != nil {
 		return nil, err
@@ -119,7 +119,8 @@ func (e *Engine) List(ctx context.Context, q engine.Query) (runs []engine.Run, e
 	return runs, nil
 }
 
-// seqOf returns the seq of a run, of a session unless that is empty; 0 if there is none.
+// seqOf returns the seq of a run, or 0 if there is none. If session is not empty, the run must
+// belong to it.
 func (e *Engine) seqOf(ctx context.Context, id, session string) (seq int64, err error) {
 	err = e.db.read(ctx, func(c *conn) error {
 		seq, err = c.number(`SELECT seq FROM runs WHERE id = ? AND ? IN ('', session)`, id, session)
@@ -128,7 +129,7 @@ func (e *Engine) seqOf(ctx context.Context, id, session string) (seq int64, err 
 	return seq, err
 }
 
-// merge returns the runs of two lists, newest first. Of a run in both, it takes that of
+// merge returns the runs of two lists, newest first. If a run is in both, it takes the row from
 // ended.
 func merge(active, ended []row) []row {
 	all := append(ended, active...)
@@ -136,10 +137,10 @@ func merge(active, ended []row) []row {
 	return slices.CompactFunc(all, func(a, b row) bool { return a.seq == b.seq })
 }
 
-// selectEnded returns the statement for the ended runs that q selects, submitted after one
-// seq and before another, newest first. It names the index to begin with, the most
-// selective one: SQLite does not know the numbers, and would rather scan all runs than
-// sort a few. A filter begins with the narrow rows of facets instead.
+// selectEnded returns the statement for the ended runs that q selects and whose seq is between
+// above and below, newest first. It names the index to begin with, the most selective one:
+// SQLite does not know how many runs match, and would rather scan all runs than sort a few. A
+// filter begins with the narrow rows of facets instead.
 func selectEnded(q engine.Query, above, below int64) (sql string, args []driver.Value) {
 	index, where := "", " AND finished IS NOT NULL"
 	for _, c := range []struct {
@@ -177,8 +178,8 @@ func selectEnded(q engine.Query, above, below int64) (sql string, args []driver.
 	return sql, args
 }
 
-// The notices of a session are in the order of their index: a page of them reads no
-// others.
+// The index has the notices of a session in this order, so that a query for a page of them reads
+// no others.
 const (
 	noticesOf     = ` FROM runs INDEXED BY runs_notice WHERE notice = 1 AND session = ? AND finished >= ?`
 	selectNotices = `SELECT ` + runColumns + noticesOf + ` ORDER BY finished, seq LIMIT ?`

@@ -16,8 +16,8 @@ import (
 // A scheduleRow is a schedule in the database.
 type scheduleRow struct {
 	seq   int64
-	size  int64 // bytes of its record, as stored
-	apart bool  // its arguments are in their own table
+	size  int64 // size of its record in bytes, as stored
+	apart bool  // whether its arguments are in a table of their own
 	engine.Schedule
 }
 
@@ -28,8 +28,8 @@ var scheduleTable = table[scheduleRow]{
 }
 
 // decodeSchedule decodes a schedule. It has arguments if they were selected too,
-// or if it was stored before they had a table of their own. For a damaged
-// schedule it returns what the columns have.
+// or if it was stored before they had a table of their own. If its record is
+// damaged, it returns the values of the other columns.
 func decodeSchedule(found []driver.Value) (scheduleRow, error) {
 	s := scheduleRow{seq: found[0].(int64)}
 	id, _ := found[1].(string)
@@ -85,8 +85,8 @@ func (ss scheduleStore) PutSchedule(ctx context.Context, s engine.Schedule, max 
 	return put, nil
 }
 
-// against checks the revision of a schedule against the stored one, or against
-// the error that none is stored.
+// against checks the revision of s against that of the stored schedule, old. err
+// is the error of reading old.
 func against(s engine.Schedule, old scheduleRow, err error) error {
 	switch {
 	case errors.Is(err, engine.ErrNotFound) && old.seq == 0 && s.Revision == 0:

@@ -16,8 +16,8 @@ var ErrForeign = errors.New("database of another program")
 // applicationID identifies our database files, see PRAGMA application_id: "tlhs".
 const applicationID = 0x746c6873
 
-// firstVersion is the PRAGMA user_version of a database that has taken the first step.
-// Databases of the versions below it were made before that step was the whole schema.
+// firstVersion is the PRAGMA user_version of a database that has taken the first step. Databases
+// with a lower version were made before that step became the first one.
 const firstVersion = 8
 
 // migrations are the steps from an empty database to the current schema. PRAGMA
@@ -108,8 +108,8 @@ CREATE INDEX pairs_expiry ON pairs (scope, expires) WHERE expires <> 0;
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 `
 
-// In schema2, the engine lists and searches the runs that have not ended in memory. So a
-// spawn writes one index less, and nothing to facets; the index by session serves lists too.
+// In schema2, the engine lists and searches the runs that have not ended in memory. So a spawn
+// updates one index less, and writes nothing to facets; the index by session also serves lists.
 const schema2 = `
 DROP INDEX runs_session;
 DROP INDEX runs_ended;

@@ -26,7 +26,7 @@ func (w *worker) Adopt(ctx context.Context, run engine.Run, permits engine.Permi
 	return l, nil
 }
 
-// create stores a new run, claimed by this worker if it takes a permit.
+// create stores a new run. If permits is not nil, the run is claimed by this worker.
 func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Permits) (*lease, error) {
 	e, g := w.engine, w.engine.active
 	g.mu.Lock()
@@ -87,8 +87,8 @@ func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Per
 	return l, err
 }
 
-// unknown returns an error if the id or the session's idempotency key is taken,
-// or if the run's schedule is not stored.
+// unknown returns an error if the id of a run is taken, if its session already
+// has its idempotency key, or if its schedule is not stored.
 func unknown(c *conn, run engine.Run) error {
 	found, err := c.one(`SELECT 1 FROM runs WHERE id = ?`, run.ID)
 	if err == nil && found != nil {

@@ -39,7 +39,7 @@ func nameOf(at engine.Scope) string {
 	return at.Name
 }
 
-// size returns how many bytes of the quota the scope takes.
+// size returns the size of the scope in bytes, as [engine.Quota] counts it.
 func (s scopeRow) size() int64 {
 	if s.seq == 0 {
 		return 0
@@ -47,7 +47,7 @@ func (s scopeRow) size() int64 {
 	return engine.ScopeSize(int(s.count), s.bytes)
 }
 
-// store writes a scope whose size was before.
+// store writes a scope. before is the size that it had until now.
 func (s *scopeRow) store(w *conn, before int64) (err error) {
 	now := time.Now().UnixNano()
 	if s.seq == 0 {

@@ -15,13 +15,13 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A waitList has the waiting runs and what wakes them. The registry's lock guards it. A
-// wake is not stored: the next process finds out again that it is due.
+// A waitList holds the waiting runs and the events that wake them. The registry's lock guards
+// it. A wake is not stored: the next process finds out again that the run is due.
 type waitList struct {
 	times    alarms
 	sweep    int                  // number of alarms at which void ones are removed
-	awaited  map[string][]*active // runs that wait for the end of a run, by its id
-	children map[string]int       // waiting children of a run, by its id
+	awaited  map[string][]*active // runs that wait for the end of a run, by the id of that run
+	children map[string]int       // number of waiting children of a run, by the id of that run
 }
 
 func newWaitList() waitList {
@@ -158,8 +158,8 @@ func (w *worker) Wake(_ context.Context, now time.Time, max int) (woken int, nex
 	return len(runs), next, err
 }
 
-// restoreWaits wakes the runs left waiting by an earlier process if their event
-// has happened since.
+// restoreWaits wakes those runs left waiting by an earlier process whose event
+// has already happened.
 func (e *Engine) restoreWaits(ctx context.Context) error {
 	type mailbox struct {
 		run     string
@@ -297,8 +297,8 @@ func rowsOf(runs []engine.Run) (rows []childRow, err error) {
 	return rows, nil
 }
 
-// addChildren stores the runs whose ids are not taken, if there is space for them
-// and for more bytes.
+// addChildren stores the runs whose ids are not taken. It first makes room for
+// them, and for a number of further bytes, more.
 func (e *Engine) addChildren(w *conn, session string, rows []childRow, more int64) (fresh []*active, err error) {
 	var missing []childRow
 	for _, r := range rows {
@@ -350,7 +350,7 @@ func (g *logs) begin(before, run engine.Run) (*logFile, error) {
 	return l, err
 }
 
-// copy copies the log of an attempt to another one.
+// copy copies the log of one attempt to another attempt.
 func (g *logs) copy(from, to engine.Run) (err error) {
 	g.used.Add(-removeLog(g.folder(to)))
 	listing := logFiles(g.folder(from), func(file os.FileInfo) {

@@ -12,8 +12,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A worker is the worker that has the engine. Its lease is kept in memory,
-// and ends with the process.
+// A worker is the engine's current worker. Its lease is kept in memory, and ends
+// with the process.
 type worker struct {
 	engine *Engine
 	id     string
@@ -120,8 +120,8 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) ([]en
 	return claimed, nil
 }
 
-// owns returns a check for change: the run must be this worker's, and as the
-// caller knows it.
+// owns returns a check for [registry.change]: this worker must have the run, and
+// known must accept it.
 func (w *worker) owns(id string, known func(engine.Run) bool) func(*active) error {
 	return func(a *active) error {
 		if a == nil || a.worker != w || !known(a.run) {
@@ -131,7 +131,7 @@ func (w *worker) owns(id string, known func(engine.Run) bool) func(*active) erro
 	}
 }
 
-// refused returns err, or an error if there is no such run.
+// refused returns err or, if there is no run with that id, an error that says so.
 func (w *worker) refused(ctx context.Context, id string, err error) error {
 	if errors.Is(err, engine.ErrFenced) {
 		if _, missing := w.engine.Get(ctx, id); missing != nil {
@@ -182,7 +182,8 @@ func (w *worker) Start(ctx context.Context, id string) (engine.Lease, error) {
 	return l, nil
 }
 
-// update stores a change of an active run. do publishes it.
+// update stores a change of an active run. Once it is stored, do makes the same change in
+// memory.
 func (e *Engine) update(ctx context.Context, r row, kind engine.EventKind, do func()) error {
 	record, err := r.encode()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// maxBatch is the most changes stored in one transaction.
+// maxBatch is the maximum number of changes stored in one transaction.
 const maxBatch = 256
 
 // A change changes the database. It checks before it writes: an error that does
@@ -150,7 +150,7 @@ func (db *database) filled(full bool) {
 	}
 }
 
-// probe is how many bytes must fit on a disk that was full.
+// probe is the number of bytes for which there must be room on a disk that was full.
 const probe = 64 << 10
 
 // room returns an error that matches [engine.ErrFull] if the disk is full. It makes a test
@@ -191,7 +191,8 @@ func (db *database) transact(w *conn, batch []*op) (changed bool, err error) {
 	return changed, w.run("COMMIT")
 }
 
-// lost returns why nothing can be stored any more; nil if it can.
+// lost returns an error that says why nothing can be stored any more, or nil while the engine
+// works.
 func (db *database) lost() error {
 	if err := db.failed.Load(); err != nil {
 		return *err
