@@ -41,8 +41,8 @@ func (w *worker) Adopt(ctx context.Context, run engine.Run, permits engine.Permi
 	return &lease{worker: w, seq: r.seq, turn: r.turn, run: r.Run}, nil
 }
 
-// store stores a new run if it is admitted. It first tries in one statement, and only
-// looks for the reason if that stores nothing.
+// store stores a new run if it is admitted. It first tries a single statement, and looks for the
+// reason only if that stores nothing.
 func (w *worker) store(ctx context.Context, r *row, permits *engine.Permits, session error, kind engine.EventKind) error {
 	if w.stale() {
 		return w.over()
@@ -93,7 +93,7 @@ func newRunEvent(kind engine.EventKind, r *row) engine.Event {
 	return event
 }
 
-// storeAtOnce stores a run if nothing must be evicted for it, and nothing refuses it.
+// storeAtOnce stores a run if it is admitted and no record has to be evicted for it.
 func (w *worker) storeAtOnce(ctx context.Context, r *row, quota engine.Quota, permits *engine.Permits) (stored bool, err error) {
 	a := admission{run: r.Run, owner: r.owner, permits: permits}
 	below := func(most, ahead int64) int64 {
@@ -208,7 +208,7 @@ func (a *admission) most() int {
 	return a.permits.Session
 }
 
-// counted returns the condition that an active run h counts.
+// counted returns the SQL condition that an active run h counts against the permits.
 func (a *admission) counted() string {
 	if a.permits.Queue {
 		return "(h.epoch <> 0 OR h.status = 'queued' AND NOT h.held)"
@@ -216,7 +216,8 @@ func (a *admission) counted() string {
 	return "h.epoch <> 0"
 }
 
-// permitted returns the condition that a permit is left, with parameters from n on.
+// permitted returns the SQL condition that a permit is left. Its parameters are numbered from n
+// on.
 func (a *admission) permitted(n int) (condition string, args []any) {
 	if a.permits == nil {
 		return "", nil
@@ -274,7 +275,7 @@ func (a *admission) readRun(b *pgx.Batch) {
 	}
 }
 
-// refusal returns why a run is not stored; nil if it is.
+// refusal returns the error with which a run is refused, or nil if it is admitted.
 func (a *admission) refusal() error {
 	p := a.parent
 	switch {

@@ -13,14 +13,16 @@ import (
 )
 
 const (
-	// statementTimeout ends statements of the server for a connection that is gone.
+	// statementTimeout is the time after which the server ends a statement, since its connection
+	// may be gone.
 	statementTimeout = time.Minute
 
-	// idleTimeout ends a transaction whose process hangs while others wait for its locks.
+	// idleTimeout is the time after which the server ends an idle transaction: its process may
+	// hang while others wait for its locks.
 	idleTimeout = 10 * time.Second
 
-	// writeTimeout ends a write that the server does not answer although the connection is
-	// open.
+	// writeTimeout is the time after which a write is given up. The server may not answer
+	// although the connection is open.
 	writeTimeout = statementTimeout + 5*time.Second
 
 	// connectTimeout is how long each host of a URL is tried, if the URL does not set it.
@@ -59,8 +61,8 @@ func configure(url string) (*pgxpool.Config, error) {
 // errSilent means that a write got no answer.
 var errSilent = errors.New("the database does not answer")
 
-// within limits the time of a write. If the time runs out, its cause is [errSilent], and
-// answer replaces the error of the write with it.
+// within returns a context for a write that ends after timeout, with the cause [errSilent]. The
+// function answer then replaces the error of the write with that cause.
 func within(ctx context.Context, timeout time.Duration) (bounded context.Context, answer func(err error) error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errSilent)
 	return bounded, func(err error) error {
@@ -89,7 +91,7 @@ func noteUnsynced(conn *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// synced returns [errUnsynced] if [noteUnsynced] recorded that for the last
+// synced returns [errUnsynced] if [noteUnsynced] recorded a notice for the last
 // commit of a connection.
 func synced(conn *pgxpool.Conn) error {
 	data := conn.Conn().PgConn().CustomData()

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUp makes a connection end when sent data is not acknowledged for the time
-// silence: the machine may be gone. The default is 15 minutes.
+// giveUp makes a connection end when data that was sent has not been acknowledged
+// for the duration silence: the other machine may be gone. The default is 15
+// minutes.
 func giveUp(network, _ string, conn syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return nil

@@ -39,8 +39,8 @@ func newDatabase(o Options) *database {
 	return d
 }
 
-// serverNow returns SQL for the time that leases follow: a parameter, or the server's
-// clock.
+// serverNow returns SQL for the time that leases follow: the parameter with the given number or,
+// if it is NULL, the server's clock.
 func serverNow(parameter int) string {
 	return fmt.Sprintf("coalesce($%d::bigint, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint)", parameter)
 }

@@ -10,14 +10,14 @@ import (
 )
 
 // Claims are the queued runs that a worker knows it has claimed. If an answer of the server
-// was lost, the worker may have claimed others, which would wait forever: its heartbeats
-// return those. They do the same after a new connection: after a failover that lost writes, a
-// run that was started may be claimed again.
+// was lost, the worker may have claimed others, which would wait forever: its heartbeats give
+// those back. They do the same after a new connection: after a failover that lost writes, a run
+// that was started may be claimed again.
 type claims struct {
-	known       map[string]bool // by id; includes runs that are being submitted
-	doubt       bool            // an answer was lost
-	connections int64           // connections made until then; a new one may be to another server
-	until       int64           // unknown runs stored until then are returned; 0: none
+	known       map[string]bool // claimed runs, by id; includes runs that are being submitted
+	doubt       bool            // whether an answer was lost
+	connections int64           // number of connections made so far; a new one may be to another server
+	until       int64           // highest seq of the unknown runs to give back; 0: none are given back
 }
 
 // claims records that the worker claims runs, or is about to.
@@ -29,7 +29,7 @@ func (w *worker) claims(ids ...string) {
 	}
 }
 
-// unclaims records that a run is no longer claimed; with doubt, that it may still be.
+// unclaims records that a run is no longer claimed. If doubt is set, it may still be.
 func (w *worker) unclaims(id string, doubt bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,10 +37,10 @@ func (w *worker) unclaims(id string, doubt bool) {
 	w.claimed.doubt = w.claimed.doubt || doubt
 }
 
-// giveBack makes a heartbeat return claimed but unknown runs. It takes two heartbeats, so
-// that runs being submitted meanwhile are left alone: the first one reads what there is,
-// and the second compares that with what was known after it. Call settled when the
-// heartbeat has ended.
+// giveBack makes a heartbeat give back runs that are claimed but unknown. That takes two
+// heartbeats, so that runs that are just being submitted are left alone: the first one reads the
+// highest seq, and the second one gives back the runs up to it that are still unknown. Call
+// settled when the heartbeat has ended.
 func (w *worker) giveBack(b *pgx.Batch, freed *[]row) (settled func(err error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package postgres has an [engine.Engine] that keeps runs in PostgreSQL 15 or newer,
-// for any number of processes on any number of machines. [Open] creates the schema, or
-// updates an older one.
+// Package postgres provides an [engine.Engine] that stores runs in PostgreSQL 15 or newer, for
+// any number of processes on any number of machines. [Open] creates the schema, or updates an
+// older one.
 //
 // Stored data is as durable as a commit of the server: see its settings
 // synchronous_commit and synchronous_standby_names. All leases and schedules follow
@@ -19,14 +19,14 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// An Engine stores runs in a schema of a PostgreSQL database. Make one with [Open],
-// and [Engine.Close] it. It is safe for concurrent use.
+// An Engine stores runs in a schema of a PostgreSQL database. Make one with [Open], and close it
+// with [Engine.Close]. It is safe for concurrent use.
 type Engine struct {
 	*database
 	scheduleStore
 	valueStore
 
-	recorded atomic.Int64 // last value read
+	recorded atomic.Int64 // last value that was read
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -41,17 +41,16 @@ type Options struct {
 	// it. Other processes then see changes when they poll.
 	NoHints bool
 
-	clock   func() time.Time // in place of the server's clock
-	timeout time.Duration    // in place of writeTimeout
+	clock   func() time.Time // replaces the server's clock; nil: it is not replaced
+	timeout time.Duration    // replaces writeTimeout; 0: it is not replaced
 }
 
 // Open connects to the database of a URL or a DSN, as in
-// https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING, and
-// prepares its schema: the first one of search_path. With several hosts,
-// target_session_attrs=read-write selects the primary. pool_max_conns limits the
-// connections; the default is 4, or the number of processors if that is more. The error
-// matches [ErrServer] or [ErrNewer] if the database cannot be used. The engine does not
-// use ctx after Open has returned.
+// https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING, and prepares its
+// schema, the first one in search_path. With several hosts, target_session_attrs=read-write
+// selects the primary. pool_max_conns is the maximum number of connections; the default is 4, or
+// the number of processors if that is more. The error matches [ErrServer] or [ErrNewer] if the
+// database cannot be used. The engine does not use ctx after Open has returned.
 func Open(ctx context.Context, url string, o Options) (*Engine, error) {
 	config, err := configure(url)
 	if err != nil {
@@ -95,8 +94,8 @@ func (e *Engine) Weaknesses(ctx context.Context) (found []string, err error) {
 	return found, nil
 }
 
-// Close closes all connections, after the requests in progress. Workers that have not
-// left are dead when their leases end.
+// Close waits for the requests in progress, and closes all connections. Workers that have not
+// left are dead once their leases end.
 func (e *Engine) Close() error {
 	if e.hints != nil {
 		e.hints.close()

@@ -15,9 +15,9 @@ import (
 // trips and its commit. The first waiting write makes the transaction for those behind
 // it, as in the group commit of databases.
 type group struct {
-	most     int                // concurrent transactions
-	delay    time.Duration      // how long the first write waits for others
-	bytes    int64              // bytes of one transaction with several writes
+	most     int                // maximum number of concurrent transactions
+	delay    time.Duration      // time that the first write waits for others
+	bytes    int64              // maximum size of a transaction with several writes, in bytes
 	together func(all []*joint) // makes writes, and sets their errors
 
 	mu      sync.Mutex
@@ -26,32 +26,32 @@ type group struct {
 }
 
 const (
-	groupLeaders = 2        // concurrent transactions: one is prepared while another is synced
-	groupMost    = 64       // writes in one transaction
-	groupBytes   = 64 << 10 // bytes of new records in one transaction with several writes
+	groupLeaders = 2        // maximum number of concurrent transactions: one is prepared while another is synced
+	groupMost    = 64       // maximum number of writes in one transaction
+	groupBytes   = 64 << 10 // maximum size of the new records in one transaction with several writes, in bytes
 )
 
 // A joint is a write that may share its transaction. If do returns an error, it must
 // not have done more than queue statements.
 type joint struct {
 	ctx    context.Context
-	size   int64                           // bytes that it adds to the records or the log
-	permit permitLock                      // its lock: all locks are taken before any first
-	run    string                          // run that first locks, if any. Runs are locked in the order of ids, to avoid deadlocks
+	size   int64                           // number of bytes that it adds to the records or the log
+	permit permitLock                      // lock that it needs; all writes' locks are taken before the first call of first
+	run    string                          // id of the run that first locks, if any. Runs are locked in the order of their ids, to avoid deadlocks
 	first  func(b *pgx.Batch, ahead int64) // as in [database.write]; ahead is the size of the writes before it
 	do     func(t *tx) error               // as in [database.write]
 	alone  func() error                    // makes the write in a transaction of its own
 	entry  *entry                          // entry to append, in place of do
 
-	leads bool          // it is the leader of its transaction
+	leads bool          // whether it is the leader of its transaction
 	lead  chan struct{} // closed when leads is set
 	err   error
-	apart bool          // in place of err: the caller makes the write alone
-	done  chan struct{} // closed when err is set
+	apart bool          // whether the caller has to make the write alone; err is not set then
+	done  chan struct{} // closed when err or apart is set
 }
 
-// writeShared is [database.write] in a transaction with others, for a write that locks a run
-// first: see [joint].
+// writeShared is like [database.write], but in a transaction with other writes. It is for a
+// write that locks a run first: see [joint].
 func (d *database) writeShared(ctx context.Context, run string, first func(b *pgx.Batch), do func(t *tx) error) error {
 	return d.writes.share(&joint{
 		ctx: ctx, run: run, first: func(b *pgx.Batch, _ int64) { first(b) }, do: do,
@@ -60,8 +60,8 @@ func (d *database) writeShared(ctx context.Context, run string, first func(b *pg
 }
 
 // share makes a write in a transaction with other waiting writes. If that fails without a
-// change, it makes the write in a transaction of its own. When ctx ends, share returns only
-// before the transaction begins, or once all writes that share it are given up.
+// change, it makes the write in a transaction of its own. If ctx ends, share returns early only
+// if the transaction has not begun, or once the callers of all its writes have given up.
 func (g *group) share(j *joint) error {
 	j.lead, j.done = make(chan struct{}), make(chan struct{})
 	g.add(j)
@@ -111,7 +111,7 @@ func (g *group) add(j *joint) {
 	}
 }
 
-// handOver ends the work of a leader.
+// handOver ends the work of a leader, and appoints another one if writes are waiting.
 func (g *group) handOver() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +131,7 @@ func (g *group) appoint(j *joint) {
 	close(j.lead)
 }
 
-// remove withdraws a write, unless it is in progress or leads.
+// remove withdraws a write, unless it is in progress or leads. It reports whether it did.
 func (g *group) remove(j *joint) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -143,8 +143,8 @@ func (g *group) remove(j *joint) bool {
 	return true
 }
 
-// take returns the writes of the next transaction: its leader, and the others that have
-// waited longest. It takes one write per run, since all read before any writes.
+// take returns the writes of the next transaction: its leader, and the others that have waited
+// longest. It takes only one write per run, since all of them read before any of them writes.
 func (g *group) take(leader *joint) []*joint {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,7 +188,7 @@ func (d *database) together(all []*joint) {
 	all[0].err = all[0].alone()
 }
 
-// wanted returns a context that ends once none of the writes is wanted any more.
+// wanted returns a context that ends once the callers of all writes have given up.
 func wanted(all []*joint) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var left atomic.Int64

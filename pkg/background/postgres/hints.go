@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// channel of NOTIFY; it is followed by the schema.
+	// channel is the beginning of the name of the NOTIFY channel; the name of the schema
+	// follows.
 	channel = "toolhost_"
 
 	// hintEvery is the shortest time between two notifications of a process. They are
 	// sent in transactions of their own: NOTIFY serializes commits.
 	hintEvery = 20 * time.Millisecond
 
-	hintBytes = 7000 // bytes of a notification, which may have at most 8000
-	hintsKept = 1000 // hints waiting to be sent; more are replaced by one that says so
+	hintBytes = 7000 // maximum size of a notification in bytes; the limit of PostgreSQL is 8000
+	hintsKept = 1000 // maximum number of hints waiting to be sent; more are replaced by one that says so
 )
 
 // hints report changes to watchers in other processes. If hints are lost, those
@@ -36,14 +37,14 @@ type hints struct {
 
 	mu      sync.Mutex
 	waiting []hint
-	missed  bool // there were too many hints
+	missed  bool // whether there were too many hints
 	ready   chan struct{}
 
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 }
 
-// A hint is an event without its object, which the receiver reads.
+// A hint is an event without its run or schedule, which the receiver reads from the database.
 type hint struct {
 	Kind     engine.EventKind `json:"k"`
 	Session  string           `json:"s,omitempty"`

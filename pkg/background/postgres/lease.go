@@ -41,12 +41,12 @@ func (l *lease) fenced() error {
 	return fmt.Errorf("%w: %s, attempt %d", engine.ErrFenced, l.run.ID, l.run.Attempt)
 }
 
-// write is [worker.onRun] for a lease that is the run's current one.
+// write is like [worker.onRun], but requires that the lease is the run's current one.
 func (l *lease) write(ctx context.Context, m more, do func(t *tx, r row) error) error {
 	return l.worker.onRun(ctx, l.run.ID, m, l.current(do))
 }
 
-// shared is write in a transaction with others: see [joint].
+// shared is like write, but in a transaction with other writes: see [joint].
 func (l *lease) shared(ctx context.Context, m more, do func(t *tx, r row) error) error {
 	return l.worker.onRunShared(ctx, l.run.ID, m, l.current(do))
 }
@@ -118,7 +118,7 @@ func (l *lease) Complete(ctx context.Context, status engine.Status, b engine.Bea
 type keptParts struct {
 	calls          []byte
 	args           int64 // bytes
-	logged, output int64 // length of the log, and how much of it is kept
+	logged, output int64 // length of the log, and number of bytes of it that are kept
 }
 
 // more returns the columns to read with the run.
@@ -148,8 +148,8 @@ func (t *tx) end(before, r row, kept keptParts, status engine.Status, b engine.B
 	return r.Run, nil
 }
 
-// afterEnds queues the consequences of the ends of runs: after the ends, so that waiting
-// runs see all of them, and together, so that rows are locked in one order.
+// afterEnds queues the statements that follow from the ends of runs. They come after all ends,
+// so that waiting runs see each of them, and together, so that rows are locked in one order.
 func (t *tx) afterEnds() {
 	var sessions, ids []string
 	for _, r := range t.ended {
@@ -260,8 +260,7 @@ func (l *lease) suspend(t *tx, r row, had waitingParts, s engine.Suspension) (en
 	return r.Run, t.update(before, r)
 }
 
-// addChildren stores children of a run, and evicts records for them and for size more
-// bytes.
+// addChildren stores children of a run. It first makes room for them, and for size more bytes.
 func (t *tx) addChildren(w *worker, parent row, children []engine.Run, size int64) error {
 	for _, child := range children {
 		size += child.Size()

@@ -13,9 +13,9 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// The log of a run consists of rows with the appended data. Rows from the middle of a
-// long log are removed as it grows. Read back through an [output.Buffer], the rest is the
-// part that the log keeps.
+// The log of a run consists of rows with the appended data. Rows from the middle of a long log
+// are removed as it grows. Read back through an [output.Buffer], the remaining rows are the part
+// that the log keeps.
 
 // Append implements [engine.Lease]. Concurrent appends of a process become one
 // statement.
@@ -46,24 +46,24 @@ type entry struct {
 	lease    *lease
 	offset   int64
 	data     []byte
-	capacity int64       // bytes that the log keeps, at its head and at its end
-	trim     bool        // remove the rows between them
+	capacity int64       // number of bytes that the log keeps, at its beginning and again at its end
+	trim     bool        // whether to remove the rows in between
 	run      *engine.Run // the run at that time; nil if nothing was stored
 }
 
 func (a *entry) end() int64 { return a.offset + int64(len(a.data)) }
 
 const (
-	pieceBytes = 64 << 10 // bytes of a row
-	logBytes   = 1 << 20  // bytes of one statement for several runs
+	pieceBytes = 64 << 10 // maximum size of a row, in bytes
+	logBytes   = 1 << 20  // maximum size of one statement for several runs, in bytes
 
-	// logDelay is how long the first run that flushes waits for others that flush at the same
-	// moment.
+	// logDelay is the time that the first run that flushes waits for others that flush at the
+	// same moment.
 	logDelay = 2 * time.Millisecond
 )
 
-// pieces calls do with the rows of an entry, without the data that the log already has
-// between head and end.
+// pieces calls do with the rows of an entry. It leaves out those that the log would not keep,
+// because they lie between its beginning and its end.
 func (a *entry) pieces(do func(pos int64, data []byte)) {
 	for begin := 0; begin == 0 || begin < len(a.data); begin += pieceBytes {
 		pos, piece := a.offset+int64(begin), a.data[begin:min(len(a.data), begin+pieceBytes)]

@@ -48,8 +48,8 @@ func (w *worker) offer(t *tx, o engine.Offer, now time.Time) {
 		ON CONFLICT (epoch, tool, version) DO UPDATE SET withdrawn = NULL`, w.epoch, tools, versions)
 }
 
-// impatient returns the time since which nobody must have offered a run for the worker
-// to take it without offering it; nil if it takes every run.
+// impatient returns a time: the worker claims a run that it does not offer only if nobody has
+// offered the run since then. The time is nil if the worker takes every run.
 func (w *worker) impatient(now time.Time) *int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -84,7 +84,7 @@ type conditions struct {
 	args  []any
 }
 
-// add adds a condition, whose parameter is written "?".
+// add adds a condition if given is set. Its parameter is written "?".
 func (c *conditions) add(given bool, term string, args ...any) {
 	if !given {
 		return

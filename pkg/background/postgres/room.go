@@ -12,13 +12,14 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/internal/ledger"
 )
 
-// A charge is the change in an owner's use, and in the evictable part of it.
+// A charge is a change in the space that an owner uses, and in the evictable part of that space.
 type charge struct {
 	owner           string
 	used, evictable int64
 }
 
-// charge records how the size of a record changes.
+// charge records that the size of a record changes from before to size. could and evictable say
+// whether the record could be evicted until now, and whether it can be from now on.
 func (t *tx) charge(owner string, size int64, evictable bool, before int64, could bool) {
 	c := charge{owner: owner, used: size - before}
 	if evictable {
@@ -62,7 +63,8 @@ func (t *tx) settle() {
 	t.charges = nil
 }
 
-// A room is the quota for a new record, and what its owner and all owners use of it.
+// A room is the quota for a new record, with the space that its owner and all owners together
+// use.
 type room struct {
 	quota       engine.Quota
 	owner       string
@@ -80,12 +82,12 @@ func (d *database) readRoom(b *pgx.Batch, session string, to *room) {
 		QueryRow(func(found pgx.Row) error { return found.Scan(&to.total, &to.used) })
 }
 
-// apart is the free space above which concurrent transactions with records of a size need
-// not wait for each other. Closer to the quota, they evict one after the other.
+// apart is the free space above which concurrent transactions with records of that size need not
+// wait for each other. Closer to the quota, they evict one after the other.
 func apart(size int64) int64 { return 64 * (size + groupBytes) }
 
-// wide reports whether there is space for a record of a size, whatever others
-// store meanwhile.
+// wide reports whether there is space for a record of that size, whatever others
+// store at the same time.
 func (r room) wide(size int64) bool {
 	most := cmp.Or(r.quota.Max, math.MaxInt64/4)
 	each := cmp.Or(r.quota.Each, most)
@@ -132,7 +134,7 @@ func (t *tx) makeRoom(r room, session string, size int64) error {
 	return nil
 }
 
-// ledger reads the use of all owners. In it, sessions stand for owners.
+// ledger reads how much space each owner uses. In the ledger, owners take the place of sessions.
 func (t *tx) ledger(r room) (*ledger.Ledger, error) {
 	quota := r.quota
 	quota.Owner = nil
@@ -154,13 +156,13 @@ func (t *tx) ledger(r room) (*ledger.Ledger, error) {
 
 // A spare is a run or a schedule that may be evicted.
 type spare struct {
-	since, seq int64 // when it ended or was disabled
+	since, seq int64 // when it ended or was disabled, and its seq
 	table      string
 	owner      string
 	size       int64
 }
 
-// sparesAtOnce is how many evictable records one query reads.
+// sparesAtOnce is the number of evictable records that one query reads.
 const sparesAtOnce = 500
 
 // spares returns the evictable records after another one, oldest first.
@@ -183,7 +185,7 @@ func (t *tx) spares(after spare) (found []spare, err error) {
 	return found, err
 }
 
-// evict queues the removal of a record.
+// evict removes a record.
 func (t *tx) evict(s spare) error {
 	if s.table == "schedules" {
 		return t.dropSchedules("seq = $1 AND NOT enabled", s.seq)

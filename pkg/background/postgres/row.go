@@ -25,18 +25,18 @@ type row struct {
 	notifier int64
 }
 
-// The column values of the states of a notice.
+// The column values for the states of a notice.
 var notices = map[engine.NoticeState]int{engine.NoticeNone: 0, engine.NoticePending: 1, engine.NoticeSeen: 2}
 
 func noticeState(n int) engine.NoticeState {
 	return [...]engine.NoticeState{engine.NoticeNone, engine.NoticePending, engine.NoticeSeen}[n]
 }
 
-// columns of a table r of runs, as scan reads them.
+// columns are the columns that scan reads, from the table runs with the alias r.
 const columns = `r.seq, r.owner, r.epoch, r.turn, r.size, r.status, r.woken, r.held, r.notice, r.notifier, r.beat,
 	greatest(r.heartbeat, (SELECT renewed FROM workers w WHERE w.epoch = r.epoch AND r.status = 'running')), r.record`
 
-// scan reads one row of columns, and of more.
+// scan reads one row: the columns in [columns], and further ones into more.
 func scan(from pgx.Row, more ...any) (r row, err error) {
 	var status engine.Status
 	var woken, held bool
@@ -66,7 +66,7 @@ func scan(from pgx.Row, more ...any) (r row, err error) {
 	return r, nil
 }
 
-// scanRuns collects the runs of a query for columns.
+// scanRuns collects the runs that a query for [columns] found.
 func scanRuns(rows pgx.Rows) (found []row, err error) {
 	defer rows.Close()
 	for rows.Next() {
@@ -130,7 +130,8 @@ func records(run engine.Run) (record, beat []byte, err error) {
 	return record, beat, err
 }
 
-// insertRun stores a new run, with the parameters of insertArgs. A condition with more may follow.
+// insertRun stores a new run, with the parameters of insertArgs. A further condition, with
+// parameters of its own, takes the place of %s.
 const insertRun = `INSERT INTO runs (id, session, owner, key, schedule, parent, after, tool, kind, plugin, created, parked, held, status, woken,
 			attempt, epoch, turn, heartbeat, stop, started, notice, size, search, beat, record, args, version)
 		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::bigint, $12::boolean, $13::boolean, $14, false,
@@ -141,7 +142,7 @@ const insertRun = `INSERT INTO runs (id, session, owner, key, schedule, parent, 
 			AND ($28::bigint = 0 OR $28 >= $20 + (SELECT coalesce(sum(used), 0) FROM accounts a WHERE a.owner = $3))%s
 		ON CONFLICT DO NOTHING RETURNING seq, heartbeat`
 
-// insertAndCharge is insertRun that also charges the owner, in the same statement.
+// insertAndCharge is like insertRun, but also charges the owner, in the same statement.
 const insertAndCharge = `WITH new AS (` + insertRun + `
 	), account AS (
 		INSERT INTO accounts SELECT $3, pg_backend_pid() %% 64, $20, 0 FROM new
@@ -152,8 +153,8 @@ const insertAndCharge = `WITH new AS (` + insertRun + `
 	SELECT seq, heartbeat FROM new`
 
 // insertArgs returns the parameters of insertRun for a run of a worker. The statement stores
-// nothing if the worker has no lease, or if the total of all records would exceed all bytes,
-// or that of the owner owned bytes; 0: no limit.
+// nothing if the worker has no lease, or if the size of all records would then exceed all, or
+// the size of those of the owner would exceed owned, both in bytes; 0: no limit.
 func (w *worker) insertArgs(r row, all, owned int64) ([]any, error) {
 	record, beat, err := records(r.Run)
 	return []any{r.ID, r.Session, r.owner, orNull(r.IdempotencyKey), orNull(r.Schedule), orNull(r.Parent), orNull(r.After),
@@ -195,7 +196,7 @@ func ended(r engine.Run) *int64 {
 	return at
 }
 
-// with makes update store a payload column too.
+// with makes update also store a payload column.
 func (r *row) with(name string, data []byte) {
 	if r.parts == nil {
 		r.parts = map[string][]byte{}

@@ -78,7 +78,7 @@ func (ss scheduleStore) PutSchedule(ctx context.Context, s engine.Schedule, max 
 
 func scheduleError(reason error, id string) error { return fmt.Errorf("%w: schedule %s", reason, id) }
 
-// scanSchedule reads a record, and the columns in more.
+// scanSchedule reads a record, and further columns into more.
 func scanSchedule(from pgx.Row, more ...any) (*engine.Schedule, error) {
 	var record []byte
 	if err := from.Scan(append([]any{&record}, more...)...); err != nil {

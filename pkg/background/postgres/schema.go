@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// ErrNewer means that a newer version of this package created the schema,
-	// which no longer supports this version.
+	// ErrNewer means that a newer version of this package made the current
+	// schema, which this version can no longer use.
 	ErrNewer = errors.New("database of a newer version")
 
 	// ErrServer means that this package does not work with the server.
@@ -27,13 +27,13 @@ const oldestServer = 15
 // two versions may use the schema at the same time.
 var migrations = [...]string{schema1}
 
-// oldestReader is the number of steps that a binary must at least know to use the
+// oldestReader is the minimum number of steps that a binary must know to use the
 // current schema.
 const oldestReader = 1
 
 // Everything that SQL decides on has a column of its own. The rest of a run is in
 // record, its JSON form without its payload. If a value is in both, the column
-// counts: see [decode]. Times are nanoseconds of the Unix epoch. Epoch 0 means no
+// counts: see [scan]. Times are nanoseconds of the Unix epoch. Epoch 0 means no
 // worker.
 const schema1 = `
 CREATE TABLE workers (
@@ -161,11 +161,11 @@ CREATE TABLE totals (                    -- their sum
 ) WITH (fillfactor = 50);
 `
 
-// The advisory locks of this package, in the first of their two keys. The second
-// is 0, or the hash of a name.
+// The advisory locks of this package, by the first of their two keys. The second
+// one is 0, or the hash of a name.
 const (
 	lockSchema  = 0x746c0001 + iota // one process migrates
-	lockPermits                     // shared by submissions, alone for claims
+	lockPermits                     // held as shared by submissions, exclusively by claims
 	lockSession                     // submissions of one session
 	lockOwner                       // submissions of one owner
 	lockRoom                        // one transaction at a time makes room

@@ -30,7 +30,7 @@ type tx struct {
 	events  []engine.Event // published once it is stored
 }
 
-// attempts is how often a transaction with conflicts is tried.
+// attempts is the maximum number of times that a transaction with conflicts is tried.
 const attempts = 20
 
 // write runs do in a transaction. The statements of first are sent with its beginning,
@@ -138,7 +138,7 @@ func (d *database) fail(err error) error {
 	return err
 }
 
-// away are the errors of a server that is temporarily unavailable, see
+// away are the error codes of a server that is temporarily unavailable, see
 // https://www.postgresql.org/docs/current/errcodes-appendix.html.
 var away = []string{
 	"25006", // read_only_sql_transaction: it has become a standby
@@ -182,13 +182,13 @@ func (t *tx) flush() error {
 	return t.conn.SendBatch(t.ctx, &batch).Close()
 }
 
-// row runs a query for one row immediately.
+// row immediately runs a query for one row.
 func (t *tx) row(sql string, args ...any) pgx.Row {
 	t.sent++
 	return t.conn.QueryRow(t.ctx, sql, args...)
 }
 
-// runs runs a query for columns immediately.
+// runs immediately runs a query for [columns].
 func (t *tx) runs(sql string, args ...any) ([]row, error) {
 	t.sent++
 	rows, err := t.conn.Query(t.ctx, sql, args...)
@@ -203,7 +203,7 @@ func (t *tx) publish(kind engine.EventKind, run engine.Run) {
 	t.events = append(t.events, engine.RunEvent(kind, run))
 }
 
-// more is additional data to read of a run, besides [columns].
+// more describes data to read with a run, in addition to [columns].
 type more struct {
 	columns string
 	args    []any // parameters from $2 on
@@ -216,7 +216,7 @@ func (d *database) onRun(ctx context.Context, id string, m more, do func(t *tx, 
 	return d.write(ctx, first, then)
 }
 
-// onRunShared is onRun in a transaction with others: see [joint].
+// onRunShared is like onRun, but in a transaction with other writes: see [joint].
 func (d *database) onRunShared(ctx context.Context, id string, m more, do func(t *tx, r row) error) error {
 	first, then := lockRun(id, m, do)
 	return d.writeShared(ctx, id, first, then)

@@ -15,10 +15,10 @@ import (
 // pairColumns are the columns that scanValue reads.
 const pairColumns = "p.key, p.version, p.at, p.expires, length(p.data)"
 
-// fresh returns the condition that a value has not expired.
+// fresh returns the SQL condition that a value has not expired.
 func fresh(now int) string { return "(p.expires IS NULL OR p.expires > " + serverNow(now) + ")" }
 
-// scanValue reads a value, and the columns in more.
+// scanValue reads a value, and further columns into more.
 func scanValue(from pgx.Row, more ...any) (v engine.Value, err error) {
 	var key []byte
 	var at int64
@@ -111,7 +111,7 @@ func (t *tx) removePairs(s *scope, where string, args ...any) error {
 	return err
 }
 
-// storeScope stores the row of a scope whose size was before.
+// storeScope stores the row of a scope. before is the size that the scope had until now.
 func (t *tx) storeScope(s scope, before int64) error {
 	_, err := t.conn.Exec(t.ctx, "UPDATE scopes SET version = $2, count = $3, bytes = $4, changed = $5 WHERE seq = $1", s.seq, s.version, s.count, s.bytes, s.changed)
 	t.charge(s.owner, s.size(), false, before, false)

@@ -18,9 +18,9 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A worker implements [engine.Worker]. Its lease is a row of workers. By this
-// process's clock the lease has ended when the last renewal was sent TTL ago,
-// whatever the server says: a process that was paused for too long does nothing more.
+// A worker implements [engine.Worker]. Its lease is a row in the table workers. By this
+// process's clock the lease has ended when the last renewal was sent TTL ago, whatever the
+// server says: a process that was paused for too long does nothing more.
 type worker struct {
 	db       *database
 	epoch    int64
@@ -29,10 +29,10 @@ type worker struct {
 
 	mu      sync.Mutex
 	renewed time.Time              // when the last renewal was sent
-	left    bool                   // it has left
+	left    bool                   // whether it has left
 	beats   map[string]engine.Beat // last stored beats
 	claimed claims
-	picky   bool // it does not take every run
+	picky   bool // whether it takes only certain runs
 }
 
 var _ engine.Worker = (*worker)(nil)
@@ -62,7 +62,7 @@ func (e *Engine) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worke
 	return w, nil
 }
 
-// live returns the condition that the worker of an epoch has a lease.
+// live returns the SQL condition that the worker of an epoch has a lease.
 func live(epoch string, now int) string {
 	return "EXISTS (SELECT FROM workers w WHERE w.epoch = " + epoch + " AND w.renewed + w.ttl > " + serverNow(now) + ")"
 }
@@ -92,7 +92,7 @@ func (w *worker) check(b *pgx.Batch, ended *bool, now *time.Time) {
 	})
 }
 
-// write is [database.write] while the lease lasts.
+// write is like [database.write], but fails once the lease has ended.
 func (w *worker) write(ctx context.Context, first func(b *pgx.Batch), do func(t *tx, now time.Time) error) error {
 	var ended bool
 	var now time.Time
@@ -109,14 +109,14 @@ func (w *worker) write(ctx context.Context, first func(b *pgx.Batch), do func(t 
 	})
 }
 
-// onRun is [database.onRun] for a run that w has and that has not ended. m must have
-// no parameters.
+// onRun is like [database.onRun], for a run that w has and that has not ended. m must have no
+// parameters.
 func (w *worker) onRun(ctx context.Context, id string, m more, do func(t *tx, r row, now time.Time) error) error {
 	m, own := w.own(id, m, do)
 	return w.db.onRun(ctx, id, m, own)
 }
 
-// onRunShared is onRun in a transaction with others: see [joint].
+// onRunShared is like onRun, but in a transaction with other writes: see [joint].
 func (w *worker) onRunShared(ctx context.Context, id string, m more, do func(t *tx, r row, now time.Time) error) error {
 	m, own := w.own(id, m, do)
 	return w.db.onRunShared(ctx, id, m, own)
@@ -230,13 +230,13 @@ type heartbeat struct {
 	worker  *worker
 	lasts   bool
 	news    engine.Renewal
-	freed   []row    // claims that are returned
-	stored  []string // runs whose beat was stored
+	freed   []row    // runs whose claims are given back
+	stored  []string // ids of the runs whose beat was stored
 	settled func(err error)
 }
 
-// queue renews the lease of a worker with these runs, and reads the requests for
-// them.
+// queue adds statements that renew the worker's lease and read what is new. held
+// are the ids of the runs that it works on.
 func (h *heartbeat) queue(b *pgx.Batch, held []string) {
 	w := h.worker
 	b.Queue("UPDATE workers w SET renewed = "+serverNow(1)+" WHERE w.epoch = $2 AND w.renewed + w.ttl > "+serverNow(1)+" RETURNING true", w.db.now(), w.epoch).
