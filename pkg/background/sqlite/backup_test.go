@@ -30,7 +30,7 @@ func restore(t testing.TB, backup []byte, dir string) error {
 	return Restore(t.Context(), bytes.NewReader(backup), int64(len(backup)), dir)
 }
 
-// restored opens what a backup has.
+// restored restores a backup and opens it.
 func restored(t testing.TB, backup []byte) *tester {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "new", "data")
@@ -38,7 +38,7 @@ func restored(t testing.TB, backup []byte) *tester {
 	return opened(t, dir)
 }
 
-// The backup has runs in all states, with their logs in all forms.
+// The backup contains runs in all states, with their logs in all forms.
 func TestBackup(t *testing.T) {
 	long := strings.Repeat("0123456789", testCap)
 	dir := t.TempDir()
@@ -89,8 +89,8 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// A run may end, or be removed, between the snapshot of the database and the copy of its
-// log. Its log then still is one of a run that has not ended.
+// A run may end, or be removed, between the snapshot of the database and the copy of its log.
+// The log is then still that of a run that has not ended.
 func TestBackupOfARunThatEndsMeanwhile(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, e *tester, l engine.Lease){
 		"ends": func(t *testing.T, e *tester, l engine.Lease) { completed(t, l) },
@@ -106,7 +106,7 @@ func TestBackupOfARunThatEndsMeanwhile(t *testing.T) {
 				require.NoError(t, l.Append(t.Context(), 0, stream(0, n)))
 
 				var file bytes.Buffer
-				w := &hook{&file, func() { change(t, e, l) }} // what is written first is state.db
+				w := &hook{&file, func() { change(t, e, l) }} // state.db is written first
 				require.NoError(t, e.Backup(t.Context(), w))
 
 				r := restored(t, file.Bytes())
@@ -136,8 +136,8 @@ func (h *hook) Write(p []byte) (int, error) {
 	return h.to.Write(p)
 }
 
-// TestBackupUnderLoad takes backups while runs are submitted, write and end: all that was
-// acknowledged before a backup was begun is in it.
+// TestBackupUnderLoad takes backups while runs are submitted, write and end: each backup
+// contains everything that was acknowledged before it began.
 func TestBackupUnderLoad(t *testing.T) {
 	const rounds = 3
 	e := opened(t, t.TempDir())
@@ -157,7 +157,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 }
 
-// checkRestored is checkLife for a copy: what was queued counts as running.
+// checkRestored is like checkLife, but for a copy, in which queued runs count as running.
 func checkRestored(t *testing.T, e *tester, v life) {
 	t.Helper()
 	if v.stage == "submitted" {
@@ -213,7 +213,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return f.to.Write(p)
 }
 
-// Only a new or an empty folder is made of a backup.
+// A backup is restored only into a new or an empty folder.
 func TestRestoreIntoAUsedFolder(t *testing.T) {
 	e := opened(t, t.TempDir())
 	ended(t, e, "bg_a", "hello")
@@ -255,7 +255,8 @@ func TestRefusedDatabaseLeavesCopies(t *testing.T) {
 	require.Equal(t, left, tree(t, dir))
 }
 
-// A database that is whole, and lacks what a server needs or has programs, is not restored.
+// An intact database is not restored if it lacks a part that the engine needs, or contains
+// programs such as views.
 func TestRestoreOfAnotherDatabase(t *testing.T) {
 	for _, change := range []string{"DROP TABLE runs", "PRAGMA user_version = 1", "CREATE VIRTUAL TABLE v USING fts5(x)", "CREATE VIEW v AS SELECT 1"} {
 		dir := t.TempDir()
@@ -280,8 +281,8 @@ func TestRestoreOfAnotherDatabase(t *testing.T) {
 	}
 }
 
-// A backup is the file of somebody else: nothing but its own files is written, and only if
-// all of it is whole.
+// A backup may come from anybody: only files that belong in a backup are written, and only if
+// all of it is intact.
 func TestHostileBackups(t *testing.T) {
 	e := opened(t, t.TempDir())
 	ended(t, e, "bg_a", "hello")
@@ -353,7 +354,7 @@ func TestRestoreOfADamagedBackup(t *testing.T) {
 		damaged := bytes.Clone(backup)
 		damaged[at] ^= 1
 		dir := filepath.Join(t.TempDir(), "data")
-		if err := restore(t, damaged, dir); err == nil { // a time or the like
+		if err := restore(t, damaged, dir); err == nil { // a time or similar data was damaged
 			require.Equal(t, "hello", tail(t, opened(t, dir), "bg_a"), at)
 		} else {
 			require.ErrorIs(t, err, ErrBackup, at)
@@ -362,8 +363,8 @@ func TestRestoreOfADamagedBackup(t *testing.T) {
 	}
 }
 
-// FuzzUnpack unpacks what is not a backup: it makes no more than that has, with the names of
-// a backup.
+// FuzzUnpack unpacks data that is not a backup: no more bytes are written than it has, and only
+// files with the names of a backup.
 func FuzzUnpack(f *testing.F) {
 	var small bytes.Buffer
 	w := zip.NewWriter(&small)
@@ -404,7 +405,7 @@ func contentOf(t *testing.T, backup []byte, name string) []byte {
 	return data
 }
 
-// changedDatabase is a database after a statement.
+// changedDatabase returns a database after a statement has changed it.
 func changedDatabase(t *testing.T, database []byte, statement string) []byte {
 	path := filepath.Join(t.TempDir(), "x.db")
 	require.NoError(t, os.WriteFile(path, database, 0o600))

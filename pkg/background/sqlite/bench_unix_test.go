@@ -45,9 +45,9 @@ func BenchmarkLive(b *testing.B) {
 	runtime.KeepAlive(leases)
 }
 
-// BenchmarkFacets measures the processor time of runs up to their end, and by turns that of
-// the same number of writes of what such runs are searched by, as many in one commit. It
-// reports the share of the latter.
+// BenchmarkFacets measures the processor time of runs up to their end and, in turns, that of
+// writing the columns by which the same number of runs are searched, with as many in one commit.
+// It reports the share of the latter.
 func BenchmarkFacets(b *testing.B) {
 	const callers, slice = 64, 640
 	e := benchEngine(b)

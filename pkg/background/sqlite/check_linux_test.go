@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A mapped file that cannot be read is damaged. Any other panic is one.
+// A mapped file that cannot be read counts as damaged. Any other panic remains a panic.
 func TestFaultless(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	require.NoError(t, os.WriteFile(path, make([]byte, 4096), 0o600))

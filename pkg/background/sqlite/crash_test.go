@@ -36,15 +36,15 @@ import (
 // tools note in a file of their own each time they are executed. When the last
 // host has come to rest, the parent compares what is stored with all that.
 //
-// TOOLHOST_CRASH_KILLS says how often (20 if not set), TOOLHOST_CRASH_SEED with
-// which seed; a failure names the seed.
+// TOOLHOST_CRASH_KILLS is the number of kills (20 by default), and
+// TOOLHOST_CRASH_SEED the seed; a failure names the seed.
 
 const (
 	crashFolder   = "TOOLHOST_CRASH_FOLDER" // set: this process is a host
-	crashSeed     = "TOOLHOST_CRASH_SEED"   // of the host's choices
+	crashSeed     = "TOOLHOST_CRASH_SEED"   // seed of the host's choices
 	crashDrain    = "TOOLHOST_CRASH_DRAIN"  // set: the host only waits for its runs
 	crashSessions = 3
-	crashKeys     = 300             // of a session
+	crashKeys     = 300             // keys of a session
 	crashOutput   = 16 << 10        // output cap of a run
 	crashRest     = 5 * time.Minute // for the last host to come to rest: only a broken one takes so long
 )
@@ -121,7 +121,7 @@ func (h *harness) killOne(seed uint64) {
 	require.Equal(h.t, -1, exit.ExitCode(), "the host of seed %d failed by itself", seed)
 }
 
-// hear keeps whole lines of the hosts' own: a kill may cut the last.
+// hear keeps the complete lines that a host itself wrote: a kill may cut off the last one.
 func (h *harness) hear(line string) {
 	line, ok := strings.CutSuffix(line, ";")
 	word, rest, _ := strings.Cut(line, " ")
@@ -215,8 +215,8 @@ func (h *harness) keys(stored map[string]engine.Run) {
 	h.t.Logf("%5d keys, %d calls with them, %d answered", len(ids), len(h.said["keyed"]), len(h.said["answered"]))
 }
 
-// executed: no tool is executed twice that must not be, no attempt twice, and
-// no result is that of another attempt.
+// executed: no tool that must run only once is executed twice, no attempt is
+// executed twice, and no result comes from another attempt.
 func (h *harness) executed(stored map[string]engine.Run) {
 	data, err := os.ReadFile(filepath.Join(h.folder, "effects"))
 	require.NoError(h.t, err)
@@ -263,8 +263,8 @@ func (h *harness) schedules(store *sqlite.Engine, stored map[string]engine.Run) 
 	}
 }
 
-// notices: each ended run has one that is pending, or it was handed out, or
-// its end was seen otherwise.
+// notices: each ended run has a pending notice, or its notice was handed out, or
+// its end was seen in another way.
 func (h *harness) notices(stored map[string]engine.Run) {
 	reported := make(map[string]bool)
 	for _, line := range append(h.said["handed"], h.said["seen"]...) {
@@ -398,8 +398,8 @@ func (h *crashHost) execute(ctx context.Context, run engine.Run, sink *output.Si
 	return h.work(ctx, run.Tool, crashToken(h.t, run.Args), run.Attempt, sink)
 }
 
-// work is the tool: it notes that it is executed, writes its stream with
-// pauses, and ends in one of the ways a tool ends in.
+// work is the tool: it notes that it is executed, writes its stream with pauses,
+// and ends in one of the ways in which a tool can end.
 func (h *crashHost) work(ctx context.Context, tool, token string, attempt int, sink *output.Sink) (background.Outcome, error) {
 	if _, err := fmt.Fprintf(h.effects, "%s %d\n", token, attempt); err != nil {
 		return background.Outcome{}, err
@@ -460,7 +460,7 @@ func (h *crashHost) step() {
 func (h *crashHost) tool() string { return crashTools[h.random.IntN(len(crashTools))] }
 
 // refused reports whether err says that there is no room. Then it pauses: the
-// parent is to see other things than refusals.
+// parent should see more than refusals.
 func (h *crashHost) refused(err error) bool {
 	var full *engine.LimitError
 	if errors.As(err, &full) {

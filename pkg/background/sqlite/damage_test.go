@@ -27,7 +27,7 @@ func sql(t testing.TB, e *tester, statement string, args ...any) {
 	}))
 }
 
-// count is the number that a query is answered with.
+// count returns the number that a query selects.
 func count(t testing.TB, e *tester, query string) (n int64) {
 	t.Helper()
 	require.NoError(t, e.db.read(t.Context(), func(c *conn) (err error) { n, err = c.number(query); return err }))
@@ -195,7 +195,7 @@ func TestDamagedDatabase(t *testing.T) {
 	}
 }
 
-// tree is the content of the files below a folder, without those that have nothing to keep.
+// tree returns the content of the files below a folder, without those that need not be kept.
 func tree(t *testing.T, dir string) map[string]string {
 	files := make(map[string]string)
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -258,7 +258,7 @@ func TestDamagedValues(t *testing.T) {
 	}
 }
 
-// damageOf is an error of SQLite that says that a file is damaged.
+// damageOf returns an error of SQLite that says that a file is damaged.
 func damageOf(t *testing.T) error {
 	path := filepath.Join(t.TempDir(), "x.db")
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600))
@@ -352,8 +352,8 @@ func TestMigrateFacets(t *testing.T) {
 	}
 }
 
-// A crash in the middle of a migration leaves the version before, whole, and the
-// next start takes the step.
+// A crash in the middle of a migration leaves the previous version intact, and
+// the next start takes the step.
 func TestCrashInAMigration(t *testing.T) {
 	dir, after := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, databaseName)
@@ -379,7 +379,7 @@ func TestCrashInAMigration(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// What a run showed goes with its record, damaged or not.
+// The content that a run showed is removed with its record, damaged or not.
 func TestContentGoesWithItsRun(t *testing.T) {
 	e := opened(t, t.TempDir())
 	defer func() { require.NoError(t, e.Close()) }()
@@ -463,7 +463,7 @@ func TestCrashAtTheEnd(t *testing.T) {
 	}
 }
 
-// So does what a schedule is fired with.
+// The arguments of a schedule are removed with it.
 func TestArgsGoWithTheirSchedule(t *testing.T) {
 	e := opened(t, t.TempDir())
 	defer func() { require.NoError(t, e.Close()) }()

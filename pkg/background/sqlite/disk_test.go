@@ -70,7 +70,7 @@ func TestFullDatabase(t *testing.T) {
 	require.Zero(t, e.Stats().Problems)
 }
 
-// TestFullForOne: of many at once, only the one there is no room for fails.
+// TestFullForOne: of many concurrent changes, only the one for which there is no room fails.
 func TestFullForOne(t *testing.T) {
 	e := opened(t, t.TempDir())
 	submitted(t, e, "bg_first")
@@ -172,7 +172,7 @@ func TestReadOnly(t *testing.T) {
 	require.Equal(t, "still", tail(t, e, "bg_a"))
 }
 
-// TestArtifactsThatCannotBeWritten has a file where a folder is to be.
+// TestArtifactsThatCannotBeWritten puts a file in the place of a folder.
 func TestArtifactsThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	e := opened(t, dir)
@@ -189,7 +189,7 @@ func TestArtifactsThatCannotBeWritten(t *testing.T) {
 	require.Zero(t, e.logs.used.Load())
 }
 
-// TestFullLog has a log on a device that is always full, and then not.
+// TestFullLog keeps a log on a device that is always full, and then on one that is not.
 func TestFullLog(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("there is no /dev/full")
@@ -223,7 +223,7 @@ func TestFullLog(t *testing.T) {
 	require.Contains(t, artifact(t, e, "bg_b", engine.OutputLog), string(long[len(long)-testCap/4:]), "but all of it is there")
 }
 
-// TestSlowDisk holds the goroutine that writes.
+// TestSlowDisk holds up the goroutine that writes.
 func TestSlowDisk(t *testing.T) {
 	e := opened(t, t.TempDir())
 	l := started(t, e, "bg_a")

@@ -9,11 +9,11 @@
 //
 // # The data directory
 //
-//	lock                          held by the process that uses the directory; its pid
+//	lock                          locked by the process that uses the directory; contains its pid
 //	state.db                      records, arguments, results, checkpoints, states, notices, schedules
-//	state.mark                    which database that is, and how many transactions it has
+//	state.mark                    identity of state.db, and the number of its transactions
 //	runs/{folder}/output.log      the raw output of a run's attempt, see [engine.Run.Folder]
-//	runs/{folder}/tail.{h}.{o}    while it runs and the head of the log is full: a piece of its tail
+//	runs/{folder}/tail.{h}.{o}    a piece of the tail of the log, while the attempt runs and the head is full
 //	runs/{folder}/result.json     how the run ended, an [engine.Envelope]
 //
 // Directories have the mode 0700, files 0600.

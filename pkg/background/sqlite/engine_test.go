@@ -35,7 +35,7 @@ type tester struct {
 	worker engine.Worker
 }
 
-// bare opens an engine that is closed after the test, unless it was before.
+// bare opens an engine that is closed after the test, unless the test closes it.
 func bare(t testing.TB, dir string, cfg Config) *Engine {
 	t.Helper()
 	if cfg.Logger == nil {
@@ -57,7 +57,7 @@ func openedWith(t testing.TB, dir string, cfg Config) *tester {
 	return e
 }
 
-// limit joins anew, with a quota.
+// limit joins again, with a quota.
 func (e *tester) limit(t testing.TB, q engine.Quota) {
 	t.Helper()
 	if e.worker != nil {
@@ -222,8 +222,8 @@ func TestCheckpointHasCost(t *testing.T) {
 	require.EqualValues(t, 7, get(t, opened(t, left), "bg_a").Cost.Fuel)
 }
 
-// TestReopen looks at everything an engine stores after the next has opened
-// the directory.
+// TestReopen checks everything that an engine has stored, after the next one has
+// opened the directory.
 func TestReopen(t *testing.T) {
 	dir := t.TempDir()
 	e := opened(t, dir)
@@ -344,7 +344,7 @@ func TestHostileIDs(t *testing.T) {
 	}
 }
 
-// A path may hold what has a meaning in a URI.
+// A path may contain characters that have a meaning in a URI.
 func TestDirectoryNames(t *testing.T) {
 	for _, name := range []string{"a b", "a?b=c", "a#b", "a%20b", "ä"} {
 		if runtime.GOOS == "windows" && strings.ContainsAny(name, "?#") {
@@ -431,7 +431,7 @@ func TestBeatsAreStored(t *testing.T) {
 	})
 }
 
-// TestPlans makes sure that no query looks at all runs for a few.
+// TestPlans makes sure that no query scans all runs to find a few.
 func TestPlans(t *testing.T) {
 	e := opened(t, t.TempDir())
 	for range 2 { // with and without statistics

@@ -98,7 +98,7 @@ func record1(record []byte) []driver.Value {
 	return []driver.Value{int64(1), "bg_a", "s", int64(1), int64(1), record}
 }
 
-// zeros is a file as long as anybody asks.
+// zeros is a file of zeros, as long as its reader wants.
 type zeros struct{}
 
 func (zeros) ReadAt(p []byte, _ int64) (int, error) { return len(p), nil }

@@ -76,7 +76,7 @@ func TestListWhileRunsEnd(t *testing.T) {
 	require.Empty(t, e.active.sessions)
 }
 
-// More runs are active than the list looks at without giving others the lock.
+// More runs are active than a list looks at before it lets others have the lock.
 func TestListOfManyActiveRuns(t *testing.T) {
 	e := opened(t, t.TempDir())
 	const runs = 2*listedAtOnce + 7
@@ -115,7 +115,7 @@ func TestListOfManyActiveRuns(t *testing.T) {
 	require.Empty(t, pages(engine.Query{Session: "another"}))
 }
 
-// What the database finds of ended runs is what the filter matches.
+// The ended runs that the database finds are those that the filter matches.
 func TestSearchIsTheFilter(t *testing.T) {
 	e := opened(t, t.TempDir())
 	at := time.Unix(1_700_000_000, 5)

@@ -84,8 +84,9 @@ func (g *logs) makeRoom(ctx context.Context) error {
 }
 
 // evict removes logs of the runs that ended first, until want bytes are free or
-// it has removed 64, and reports whether there were any. Files are removed before
-// their records are updated: a crash in between leaves no files without an owner.
+// it has removed those of 64 runs. It reports whether there were any. Files are
+// removed before their records are updated: a crash in between leaves no files
+// without an owner.
 func (g *logs) evict(ctx context.Context, want int64) (some bool, err error) {
 	oldest, err := readAll(ctx, g.db, func(found []driver.Value) (row, error) {
 		r, _ := decode(found) // a damaged record has a log too

@@ -27,8 +27,8 @@ func killed8(t *testing.T) string {
 	return copied
 }
 
-// A database that lacks what was acknowledged is refused, and nothing of it is changed. It
-// is opened once its files are back, and without its mark as what it is: a copy.
+// A database that lacks acknowledged changes is refused, and left unchanged. It is opened once
+// its files are back, or, without its mark, as a copy.
 func TestLostDatabase(t *testing.T) {
 	flip := func(name string, at int64) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
@@ -83,7 +83,7 @@ func TestLostDatabase(t *testing.T) {
 	}
 }
 
-// Where a frame of a write-ahead log is, see https://www.sqlite.org/fileformat2.html.
+// The position of a frame in a write-ahead log, see https://www.sqlite.org/fileformat2.html.
 const (
 	walHeader   = 32
 	frameHeader = 24
@@ -126,8 +126,8 @@ func TestDatabaseOfThePast(t *testing.T) {
 	require.Equal(t, engine.StatusRunning, get(t, opened(t, dir), "bg_waits").Status)
 }
 
-// What is deleted or replaced under a running server stores nothing: it
-// acknowledges nothing either.
+// A database that is deleted or replaced under a running server stores nothing,
+// so the server acknowledges nothing either.
 func TestReplacedDatabase(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("nobody can delete or rename a file that is open")

@@ -47,20 +47,20 @@ func checkLog(t testing.TB, e *tester, id string, acknowledged int64) {
 	require.Equal(t, head.End, last.Offset+int64(len(last.Data)), "%s ends where its log ends", id)
 }
 
-// A life is what of one run was acknowledged.
+// A life records what was acknowledged of one run.
 type life struct {
 	id     string
 	output int64 // bytes appended
-	saved  int64 // checkpoint: bytes appended then
+	saved  int64 // bytes appended at the time of the last checkpoint
 	stage  string
 }
 
 // workload makes runs in all stages until a call fails, or stop is closed. It
-// tells of each step before it takes the next.
+// reports each step before it takes the next.
 type workload struct {
 	e     *tester
 	r     *rand.Rand
-	limit int64 // of a run's output
+	limit int64 // limit of a run's output, in bytes
 	acked func(life)
 	stop  <-chan struct{}
 }
@@ -121,13 +121,13 @@ func (w workload) one(t testing.TB, v life, i int) error {
 	return nil
 }
 
-// A load is several workloads at the same time, and what they were acknowledged.
+// A load is several concurrent workloads, and what was acknowledged to them.
 type load struct {
 	mu    sync.Mutex
 	lives map[string]life
 }
 
-// begin starts the workloads of a round, and returns once so many steps were acknowledged.
+// begin starts the workloads of a round, and returns once that number of steps was acknowledged.
 func (l *load) begin(t testing.TB, e *tester, round, steps int, limit int64) (stop func()) {
 	ending, begun := make(chan struct{}), make(chan struct{})
 	acked := func(v life) {
@@ -255,7 +255,7 @@ func copyBlocks(t testing.TB, from, to, name string) {
 	require.NoError(t, dst.Close())
 }
 
-// killedDir is set in the process TestEngineKilled kills.
+// killedDir is set in the process that TestEngineKilled kills.
 const killedDir = "TOOLHOST_ENGINE_KILLED_DIR"
 
 // TestEngineKilled kills a process that writes and is backed up, at random points, and looks
@@ -285,8 +285,8 @@ func TestEngineKilled(t *testing.T) {
 	}
 }
 
-// killed starts this test in another process, kills it when it has acknowledged
-// so much, in the middle of what it does then, and returns all it had acknowledged.
+// killed starts this test in another process, kills it in the middle of its work once it has
+// acknowledged that many steps, and returns everything that it had acknowledged.
 func killed(t *testing.T, dir string, after int) map[string]life {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEngineKilled$", "-test.v")
 	cmd.Env = append(os.Environ(), killedDir+"="+dir)

@@ -15,7 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// onDisk returns what the logs in a directory take.
+// onDisk returns the size of the logs in a directory.
 func onDisk(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, runsFolder), func(_ string, d fs.DirEntry, err error) error {
@@ -65,8 +65,8 @@ func TestQuota(t *testing.T) {
 	require.Zero(t, e.Stats().Problems)
 }
 
-// TestQuotaCounts compares what is counted with what is there, after all that
-// changes it.
+// TestQuotaCounts compares the counted size with the actual one, after everything
+// that changes it.
 func TestQuotaCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -113,8 +113,8 @@ func TestQuotaCounts(t *testing.T) {
 	})
 }
 
-// TestLeftoversAreCounted has in the folder of a run what the end of an attempt
-// leaves there if the process dies in it.
+// TestLeftoversAreCounted puts into the folder of a run the files that are left
+// there if the process dies while it ends an attempt.
 func TestLeftoversAreCounted(t *testing.T) {
 	for name, finish := range map[string]func(t *testing.T, e *tester){
 		"abandoned": func(t *testing.T, e *tester) {

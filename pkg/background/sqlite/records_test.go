@@ -20,19 +20,19 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/internal/ledger"
 )
 
-// testQuota is small: much has to go in a test. Sessions are their owners, so
-// that two ledgers can be compared.
+// testQuota is small, so that many records are evicted in a test. Sessions are
+// their owners, so that two ledgers can be compared.
 var testQuota = engine.Quota{Max: 600 << 10, Each: 400 << 10}
 
-// selectLengths is what records take by what is stored of them, but for their
-// result.json.
+// selectLengths computes the size of records from the data that is stored,
+// without their result.json.
 const selectLengths = `SELECT r.id, r.session, r.size, r.finished IS NOT NULL, r.notice,
 	16384 + ifnull(length(a.data), 0) + ifnull(length(s.data), 0) + ifnull(length(c.data), 0) + ifnull(length(k.data), 0)
 	FROM runs r LEFT JOIN args a ON a.seq = r.seq LEFT JOIN results s ON s.seq = r.seq
 	LEFT JOIN contents c ON c.seq = r.seq LEFT JOIN checkpoints k ON k.seq = r.seq`
 
-// recount compares the ledger, the sizes in the database and what is stored. The
-// goroutine that writes does it, which must not end.
+// recount compares the ledger, the sizes in the database and what is stored. It
+// runs on the goroutine that writes, which must not end.
 func recount(t *testing.T, e *tester, step any) {
 	t.Helper()
 	fresh := ledger.New(testQuota)
@@ -67,9 +67,9 @@ func recount(t *testing.T, e *tester, step any) {
 
 func text(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("<", n) + `"`) }
 
-// FuzzRecordQuota does what the bytes say, three for each step, and compares
-// what is counted with what is there. Kept under the quota is what was let in;
-// what active runs add comes on top.
+// FuzzRecordQuota takes steps, each described by three bytes, and compares the
+// counted size with the actual one. Everything that is admitted stays within the
+// quota; what active runs add comes on top.
 func FuzzRecordQuota(f *testing.F) {
 	f.Add([]byte("a0\x40a1\x40b1\x40c1\x50d1\x60f0\x10g0\x20f1\x30g1\x20h1\x20a2\x80a3\x80a4\x80"))
 	f.Add([]byte("a0\xffa1\xffa2\xffb0\x10b1\x10b2\x10d0\xffd1\xffd2\xffe0\x00a3\x20a4\xffk0\x00a5\xff"))
@@ -83,7 +83,7 @@ func FuzzRecordQuota(f *testing.F) {
 	})
 }
 
-// TestRecordQuota does the same with scripts that are long.
+// TestRecordQuota does the same with long scripts.
 func TestRecordQuota(t *testing.T) {
 	const ops = "aaabbbcccdddefgggghhiijjklm"
 	for seed := range uint64(4) {
@@ -179,7 +179,7 @@ func TestRecordsOfATransactionThatFails(t *testing.T) {
 	recount(t, e, "rolled back")
 }
 
-// A record that cannot be read makes room too.
+// A record that cannot be read can be evicted too.
 func TestDamagedRecordGoes(t *testing.T) {
 	e := opened(t, t.TempDir())
 	e.limit(t, engine.Quota{Max: 100 << 10, Each: 100 << 10})
@@ -200,8 +200,8 @@ func TestDamagedRecordGoes(t *testing.T) {
 	}
 }
 
-// An index that has what its table has not is an error, for the goroutine that
-// writes must not end.
+// An index with an entry that its table lacks causes an error, because the
+// goroutine that writes must not end.
 func TestNothingWhereARecordShouldBe(t *testing.T) {
 	e := opened(t, t.TempDir())
 	require.NoError(t, e.db.write(t.Context(), func(w *conn) error {
@@ -212,7 +212,7 @@ func TestNothingWhereARecordShouldBe(t *testing.T) {
 	}))
 }
 
-// What is read to find what goes is in two indexes, in their order.
+// The query for evictable records reads two indexes, in their order.
 func TestSpareIsNotSorted(t *testing.T) {
 	e := opened(t, t.TempDir())
 	var plan []string

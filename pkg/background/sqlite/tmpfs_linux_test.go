@@ -17,7 +17,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// tmpfsDir is set in the process TestFullDisk starts.
+// tmpfsDir is set in the process that TestFullDisk starts.
 const tmpfsDir = "TOOLHOST_TMPFS_DIR"
 
 // TestFullDisk fills a small disk: a tmpfs, mounted by a process in name spaces

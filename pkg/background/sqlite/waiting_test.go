@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// suspended has a new run wait.
+// suspended makes a new run wait.
 func suspended(t testing.TB, e *tester, id string, s engine.Suspension) {
 	t.Helper()
 	run := engine.Run{ID: id, Session: "s", Tool: "waits", Args: []byte("{}"), OutputCap: 100, CreatedAt: time.Now()}
@@ -143,7 +143,7 @@ func TestRestoreMany(t *testing.T) {
 	require.Equal(t, (runs+2)/3+1, woken)
 }
 
-// suspendedQuietly has a new run wait that has written nothing.
+// suspendedQuietly makes a new run wait that has written nothing.
 func suspendedQuietly(t testing.TB, e *tester, id string) {
 	t.Helper()
 	l, err := e.Adopt(t.Context(), newRun(id))
@@ -161,7 +161,7 @@ func TestRefusedMessage(t *testing.T) {
 	require.Equal(t, engine.StatusWaiting, statusOfRun(t, e, "bg_a"))
 }
 
-// What a run does not wait for any more is forgotten.
+// An alarm is forgotten once its run no longer waits for it.
 func TestVoidAlarms(t *testing.T) {
 	e := opened(t, t.TempDir())
 	run := engine.Run{ID: "bg_a", Session: "s", Tool: "waits", Args: []byte("{}"), OutputCap: 100, CreatedAt: time.Now()}
@@ -182,12 +182,12 @@ func TestVoidAlarms(t *testing.T) {
 	require.Less(t, len(e.active.waits.times), 200)
 }
 
-// TestWaitingWhenTheClockIsSetBack: a run continues by the time that was promised.
+// TestWaitingWhenTheClockIsSetBack: a run continues at the time that was promised.
 func TestWaitingWhenTheClockIsSetBack(t *testing.T) {
 	e := opened(t, t.TempDir())
 	now := time.Now()
 	suspended(t, e, "bg_a", engine.Suspension{Wake: now.Add(time.Minute).Round(0)})
-	back := func(t time.Time) time.Time { // both clocks, that of the wall an hour earlier
+	back := func(t time.Time) time.Time { // with both clocks, but the wall clock an hour earlier
 		*(*uint64)(unsafe.Pointer(&t)) -= 3600 << 30
 		return t
 	}
