@@ -17,7 +17,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Which errors say that the server is away.
+// TestUnreachable checks which errors mean that the server is away.
 func TestUnreachable(t *testing.T) {
 	code := func(code string) error { return fmt.Errorf("query: %w", &pgconn.PgError{Code: code}) }
 	for name, c := range map[string]struct {

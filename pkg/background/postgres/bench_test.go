@@ -17,7 +17,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/sqlite"
 )
 
-// durable is a server that syncs what it commits, as operators have it.
+// durable starts a server that syncs its commits, as operators would run it.
 func durable(b *testing.B) string {
 	c, err := pglocal.Start("shared_buffers=256MB")
 	pgtest.Need(b, err)
@@ -42,7 +42,7 @@ func embedded(b *testing.B) (*sqlite.Engine, engine.Worker) {
 	return e, w
 }
 
-// each calls do n times, from that many callers at once, and returns how often a second.
+// each calls do n times, from concurrent callers, and returns the number of calls per second.
 func each(b *testing.B, n, callers int, do func(i int) error) float64 {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -158,8 +158,8 @@ func BenchmarkThrough(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// throughput has workers with so many places each execute what the first one submits, and
-// returns how many runs a second end.
+// throughput lets workers, each with that number of places, execute the runs that the first one
+// submits, and returns the number of runs that end per second.
 func throughput(b *testing.B, workers []engine.Worker, places, runs, round int) float64 {
 	ctx, permits := context.Background(), engine.Permits{Session: 100, Owner: 1000}
 	began := time.Now()

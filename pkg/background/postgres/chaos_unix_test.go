@@ -35,17 +35,17 @@ import (
 
 const (
 	chaosDatabase = "TOOLHOST_CHAOS_DATABASE" // set: this process is a host
-	chaosEffects  = "TOOLHOST_CHAOS_EFFECTS"  // the file of what runs did
+	chaosEffects  = "TOOLHOST_CHAOS_EFFECTS"  // file in which runs record what they did
 	chaosTime     = "TOOLHOST_CHAOS"          // how long, such as 10m; 15 s without it
 	chaosLease    = 2 * time.Second
 	chaosHosts    = 3
 )
 
-// standStill has a host stop until it gets SIGCONT, but not between a check that it may act
+// standStill makes a host stop until it gets SIGCONT, but not between a check that it may act
 // and the act: nothing that a host does could help there.
 const standStill = syscall.SIGUSR1
 
-// A disaster is what happens to the server of a chaos.
+// A disaster is the kind of failure that the server of a chaos suffers.
 type disaster string
 
 const (
@@ -54,11 +54,11 @@ const (
 	asynchronous disaster = "failover with loss"
 )
 
-// TestChaos kills hosts, has them stand still for longer than their lease, and takes the
+// TestChaos kills hosts, makes them stand still for longer than their lease, and takes the
 // server away, while clients spawn runs with keys and retry at another host. Then: no run that
-// was acknowledged is lost, stuck or there twice; what must not run twice did not; and
-// nothing has an effect once a later attempt has begun. A failover to a standby that lags
-// loses what was not sent to it, which is counted; nothing else is wrong.
+// was acknowledged is lost, stuck or there twice; what must not run twice did not; and nothing
+// has an effect once a later attempt has begun. A failover to a standby that lags loses what was
+// not sent to it, which is counted; nothing else is wrong.
 func TestChaos(t *testing.T) {
 	fulltest.Only(t, "kills processes")
 	if os.Getenv(chaosDatabase) != "" {
@@ -126,7 +126,7 @@ func newChaos(t *testing.T, d disaster) *chaos {
 	return c
 }
 
-// confirm has the server confirm only what its standby has, if that is synchronous.
+// confirm makes the server confirm only what its standby has, if that is synchronous.
 func (c *chaos) confirm() {
 	if c.disaster != synchronous {
 		return
@@ -139,7 +139,7 @@ func (c *chaos) confirm() {
 	}
 }
 
-// sql runs a statement at a server, and returns how many rows it has.
+// sql runs a statement on a server, and returns the number of its rows.
 func (c *chaos) sql(at *pglocal.Cluster, sql string) int64 {
 	conn, err := pgx.Connect(c.t.Context(), at.URL)
 	require.NoError(c.t, err)
@@ -306,8 +306,8 @@ func (c *chaos) verify() {
 	}
 }
 
-// acts compares what runs did with what is stored. It returns how often what must not run
-// twice did, and how many effects came after a later attempt had begun.
+// acts compares what runs did with what is stored. It returns the number of repetitions of what
+// must not run twice, and the number of effects that came after a later attempt had begun.
 func (c *chaos) acts(runs []engine.Run) (repeated, superseded int) {
 	data, err := os.ReadFile(c.effects)
 	require.NoError(c.t, err)

@@ -49,7 +49,7 @@ func took(t *testing.T, feed <-chan engine.Event, matches func(engine.Event) boo
 	}
 }
 
-// What one process does, watchers in another one are told of.
+// Watchers in one process are told what another one does.
 func TestHints(t *testing.T) {
 	url := pgtest.Schema(t)
 	here, there := open(t, pglocal.With(url, "pool_max_conns", "1"), Options{}), open(t, url, Options{Poll: time.Hour})
@@ -67,7 +67,7 @@ func TestHints(t *testing.T) {
 	event = took(t, feed, func(e engine.Event) bool { return e.Kind == engine.EventScheduled })
 	require.Equal(t, "Nightly", event.Schedule.Title)
 
-	// More than hints are kept for while none can be sent.
+	// More hints than are kept while none can be sent.
 	only, err := here.pool.Acquire(t.Context())
 	require.NoError(t, err)
 	for range 2*hintsKept + 10 { // some may have been taken before
@@ -209,7 +209,7 @@ func TestFairClaims(t *testing.T) {
 	require.Equal(t, []string{"bg_much0", "bg_much1", "bg_much2", "bg_one"}, ids)
 }
 
-// A closed engine says so, and text that the server cannot have is refused.
+// A closed engine says so, and text that the server cannot store is refused.
 func TestRefused(t *testing.T) {
 	e, err := Open(t.Context(), pgtest.Schema(t), Options{Poll: -1})
 	require.NoError(t, err)
@@ -235,8 +235,8 @@ func TestRefused(t *testing.T) {
 	require.ErrorIs(t, w.Submit(t.Context(), run("bg_b", "s"), nil), engine.ErrClosed)
 }
 
-// A run that was claimed, but whose worker was never told, is given back: the connection
-// broke after the commit. What is being submitted meanwhile stays claimed.
+// A run that was claimed, but whose worker was never told, is given back: the connection broke
+// after the commit. A run that is just being submitted stays claimed.
 func TestLostAnswers(t *testing.T) {
 	e := open(t, pglocal.With(pgtest.Schema(t), "pool_max_conns", "1"), Options{Poll: -1})
 	joined, err := e.Join(t.Context(), engine.WorkerInfo{})
@@ -306,8 +306,8 @@ func TestStandsStill(t *testing.T) {
 	require.Error(t, <-ended)
 }
 
-// What the runs of a process append at the same time is one transaction, in which a lease
-// that has ended is refused alone.
+// Concurrent appends by the runs of a process form one transaction, in which only a lease that
+// has ended is refused.
 func TestAppendTogether(t *testing.T) {
 	e := open(t, pgtest.Schema(t), Options{})
 	w, err := e.Join(t.Context(), engine.WorkerInfo{})

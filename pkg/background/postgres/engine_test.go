@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// TestEngine runs the suite without hints: a connection that waits for some would keep the
-// time of a bubble from passing.
+// TestEngine runs the suite without hints: a connection that waits for hints would keep the time
+// of a bubble from passing.
 func TestEngine(t *testing.T) {
 	pgtest.Schema(t)
 	enginetest.Run(t, func(t *testing.T) engine.Engine {

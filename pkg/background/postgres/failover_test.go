@@ -18,8 +18,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A commit that no synchronous standby has confirmed is not acknowledged: not while the
-// server waits for one, and not when an operator ends its waiting.
+// A commit that no synchronous standby has confirmed is not acknowledged: not while the server
+// waits for one, and not when an operator ends the wait.
 func TestUnconfirmedCommit(t *testing.T) {
 	fulltest.Only(t, "starts PostgreSQL")
 	primary, err := pglocal.Start("fsync=off")
@@ -73,8 +73,8 @@ func TestUnconfirmedCommit(t *testing.T) {
 	require.Eventually(t, func() bool { return w.Submit(t.Context(), run("bg_b", "s"), nil) == nil }, time.Minute, time.Millisecond)
 }
 
-// A server that takes requests and does not answer, such as one whose disk hangs, is given
-// up, and the standby that was promoted meanwhile is asked.
+// A server that takes requests and does not answer, such as one whose disk hangs, is given up,
+// and the standby that has been promoted is asked.
 func TestSilentServer(t *testing.T) {
 	url := pgtest.Schema(t)
 	silent := newGate(t, url)
@@ -130,8 +130,8 @@ func newGate(t *testing.T, address string) *gate {
 	return g
 }
 
-// pass passes a connection on. Of one that is open while the gate is shut, no answer
-// arrives any more.
+// pass passes a connection on. While the gate is shut, no more answers arrive on a connection
+// that is open.
 func (g *gate) pass(t *testing.T, client net.Conn, network, to string) {
 	defer func() { _ = client.Close() }()
 	server, err := net.Dial(network, to)

@@ -37,13 +37,13 @@ func used(b *testing.B, e *Engine) (u usage) {
 	return u
 }
 
-// written returns how many bytes of WAL a server has written so far.
+// written returns the number of bytes of WAL that a server has written so far.
 func written(b *testing.B, e *Engine) (wal float64) {
 	require.NoError(b, e.pool.QueryRow(b.Context(), "SELECT (pg_current_wal_lsn() - '0/0')::float8").Scan(&wal))
 	return wal
 }
 
-// reportSince reports what the server did a second since a time.
+// reportSince reports what the server has done per second since u.
 func (u usage) reportSince(b *testing.B, e *Engine) {
 	now := used(b, e)
 	seconds := now.at.Sub(u.at).Seconds()
@@ -52,8 +52,8 @@ func (u usage) reportSince(b *testing.B, e *Engine) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// processor returns how long this process and those of the server have computed so far, as
-// /proc says; 0 on systems without it.
+// processor returns the processor time that this process and those of the server have used so
+// far, according to /proc; 0 on systems without it.
 func processor(b *testing.B, e *Engine) (sum time.Duration) {
 	rows, err := e.pool.Query(b.Context(), "SELECT pid::text FROM pg_stat_activity")
 	require.NoError(b, err)
@@ -71,15 +71,16 @@ func processor(b *testing.B, e *Engine) (sum time.Duration) {
 	return sum
 }
 
-// noise is text that does not become smaller when it is compressed.
+// noise returns data that does not become smaller when it is compressed.
 func noise(n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
 	return base64.StdEncoding.AppendEncode(nil, data)[:n]
 }
 
-// BenchmarkOutput is what the output of the runs of one host costs: of 64 that write a line
-// each 10 ms, and of 16 that write 64 KiB each 10 ms and are past what is kept.
+// BenchmarkOutput measures the cost of the output of one host: that of 64 runs that write a line
+// every 10 ms, and that of 16 runs that write 64 KiB every 10 ms and have written more than is
+// kept.
 func BenchmarkOutput(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -129,7 +130,7 @@ func BenchmarkOutput(b *testing.B) {
 	}
 }
 
-// hosts are Managers on engines of their own, as of several machines.
+// hosts returns Managers with engines of their own, as on several machines.
 func hosts(b *testing.B, n int, do background.Executor) (engines []*Engine, managers []*background.Manager) {
 	url := durable(b)
 	for range n {
@@ -155,8 +156,8 @@ func percentiles(b *testing.B, delays []time.Duration) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkRemoteStop measures how long it takes from a stop at one host until the work at
-// another one is asked to end.
+// BenchmarkRemoteStop measures the time from a stop at one host until the work at another one is
+// asked to end.
 func BenchmarkRemoteStop(b *testing.B) {
 	ended, began := make(chan time.Time, 1), make(chan struct{}, 1)
 	_, managers := hosts(b, 2, func(ctx context.Context, _ engine.Run, _ *output.Sink) (background.Outcome, error) {
@@ -179,8 +180,8 @@ func BenchmarkRemoteStop(b *testing.B) {
 	percentiles(b, delays)
 }
 
-// BenchmarkRemoteTail measures how long it takes from a line at one host until it is read at
-// another one, by a reader that follows events.
+// BenchmarkRemoteTail measures the time from the writing of a line at one host until it is read
+// at another one, by a reader that follows events.
 func BenchmarkRemoteTail(b *testing.B) {
 	written := make(chan time.Time, 1)
 	lines := make(chan struct{})
@@ -213,7 +214,7 @@ func BenchmarkRemoteTail(b *testing.B) {
 	percentiles(b, delays)
 }
 
-// BenchmarkIdle is what three hosts without work cost.
+// BenchmarkIdle measures the cost of three hosts without work.
 func BenchmarkIdle(b *testing.B) {
 	engines, _ := hosts(b, 3, func(context.Context, engine.Run, *output.Sink) (background.Outcome, error) {
 		return background.Outcome{}, nil
@@ -225,8 +226,8 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkRunning is what the heartbeats of 10,000 running runs of a host cost, of which
-// one of 100 says something new.
+// BenchmarkRunning measures the cost of the heartbeats of 10,000 running runs of a host, one in
+// 100 of which reports something new.
 func BenchmarkRunning(b *testing.B) {
 	const runs = 10_000
 	e := opened(b, durable(b))
@@ -266,8 +267,8 @@ func BenchmarkRunning(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkKept compares what is done besides 200,000 runs that have ended with what is done
-// besides none.
+// BenchmarkKept compares the speed of operations with and without 200,000 ended runs in the
+// database.
 func BenchmarkKept(b *testing.B) {
 	const runs = 200_000
 	e := opened(b, durable(b))

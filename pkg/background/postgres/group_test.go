@@ -35,7 +35,8 @@ func TestGroupHasOneWriteARun(t *testing.T) {
 	})
 }
 
-// After a failure that changed nothing, each write is made alone, and holds up no other one.
+// After a failure that changed nothing, each write is made alone, and does not hold up the
+// others.
 func TestGroupFallsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := make(chan struct{})

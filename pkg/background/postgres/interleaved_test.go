@@ -14,8 +14,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// An interleaving has two changes meet: what a third transaction locks makes the first one
-// wait in the middle, and the second one begins meanwhile.
+// An interleaving makes two changes meet: a lock of a third transaction makes the first one wait
+// in the middle, and the second one begins while it waits.
 type interleaving struct {
 	t    *testing.T
 	e    *Engine
@@ -36,7 +36,7 @@ func interleave(t *testing.T) *interleaving {
 	return i
 }
 
-// pass has time pass for the engine.
+// pass lets time pass for the engine.
 func (i *interleaving) pass(d time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -145,7 +145,7 @@ func TestEnabledScheduleMeetsPrune(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// So does a value that is written meanwhile.
+// A value that is written while old ones are removed stays too.
 func TestValueMeetsPrune(t *testing.T) {
 	i := interleave(t)
 	at := engine.Scope{Session: "s"}
@@ -167,7 +167,8 @@ func TestValueMeetsPrune(t *testing.T) {
 	require.Equal(t, "new value", string(v.Data))
 }
 
-// Of a worker that renews its lease in time, nobody takes runs over, however long that takes.
+// Nobody takes over the runs of a worker that renews its lease in time, however long the renewal
+// takes.
 func TestLateRenewal(t *testing.T) {
 	i := interleave(t)
 	w, _ := i.begun("bg_a")
@@ -212,7 +213,7 @@ func TestClaimOfARemovedWorker(t *testing.T) {
 	require.Len(t, claimed, 1)
 }
 
-// Whoever stores a child with the key of another one learns which that is.
+// Whoever stores a child whose key is taken learns which run has it.
 func TestKeyMeetsItself(t *testing.T) {
 	i := interleave(t)
 	w, _ := i.begun("bg_p")

@@ -62,8 +62,8 @@ const (
 	logDelay = 2 * time.Millisecond
 )
 
-// pieces calls do with the rows of an entry. It leaves out those that the log would not keep,
-// because they lie between its beginning and its end.
+// pieces calls do with the rows of an entry. It leaves out those that lie between the two parts
+// that the log keeps.
 func (a *entry) pieces(do func(pos int64, data []byte)) {
 	for begin := 0; begin == 0 || begin < len(a.data); begin += pieceBytes {
 		pos, piece := a.offset+int64(begin), a.data[begin:min(len(a.data), begin+pieceBytes)]

@@ -165,7 +165,7 @@ CREATE TABLE totals (                    -- their sum
 // one is 0, or the hash of a name.
 const (
 	lockSchema  = 0x746c0001 + iota // one process migrates
-	lockPermits                     // held as shared by submissions, exclusively by claims
+	lockPermits                     // shared by submissions, exclusive for claims
 	lockSession                     // submissions of one session
 	lockOwner                       // submissions of one owner
 	lockRoom                        // one transaction at a time makes room
