@@ -101,9 +101,8 @@ type waitQueue struct {
 	full, fullForClient string
 }
 
-// newWaitQueue returns a queue that admits max calls. If shared is set, one
-// client can hold only part of the slots. what and where name the calls in
-// messages.
+// newWaitQueue returns a queue that admits max calls. If shared is set, one client can hold
+// only part of the slots. In messages, what and where name the calls.
 func newWaitQueue(max int, shared bool, what, where string) waitQueue {
 	message := func(n int, whose string) string {
 		return fmt.Sprintf("at most %d calls%s%s run at a time%s: retry when others have ended, or ask the operator to raise the limit", n, what, whose, where)
@@ -158,8 +157,8 @@ func (c *call) acquireSerial() error {
 	return nil
 }
 
-// BusyError says why a nested call was refused: it would wait for a third call, which
-// might never end.
+// BusyError says why a nested call was refused: it would have to wait for another call of
+// the session, which might never end.
 type BusyError struct{ Why string }
 
 func (e *BusyError) Error() string { return e.Why }

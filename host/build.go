@@ -24,10 +24,11 @@ import (
 // CompileOptions are the options for compiling one module. The zero value is
 // right for a module that a caller waits for.
 type CompileOptions struct {
-	// Interpret runs the module in an interpreter instead of compiling it. Its calls
-	// are about 10 to 100 times slower and nest at most 2,000 deep. Functions with more
-	// than 1,000 locals are refused. The interpreter's form of the module counts
-	// against Config.Memory until the module is closed.
+	// Interpret runs the module in an interpreter instead of compiling it. Calls of its
+	// tools are about 10 to 100 times slower, and its functions can nest calls at most
+	// 2,000 deep. Functions with more than 1,000 locals are refused. The memory that the
+	// interpreter needs for the module counts against Config.Memory until the module is
+	// closed.
 	Interpret bool
 	// LowPriority makes the compiler process yield to other work, where the system
 	// supports that. It needs Config.Compiler.
@@ -197,9 +198,9 @@ func (h *Host) countCompile(cached bool, took time.Duration) {
 	h.compiled.Time += took
 }
 
-// CompilerMain lets the running program serve as Config.Compiler. Call it first in
-// main. It returns at once unless the process was started to compile. In that case it
-// compiles one plugin, with limits and few rights, and exits.
+// CompilerMain lets the running program serve as Config.Compiler. Call it first in main. It
+// returns at once unless this process was started to compile a plugin. In that case it
+// compiles the plugin, with limits and few rights, and exits.
 func CompilerMain() {
 	compiler.Main()
 	compilerMain.Store(true)
@@ -207,10 +208,10 @@ func CompilerMain() {
 
 var compilerMain atomic.Bool // whether CompilerMain was called
 
-// ThisProgram returns the path of the running program, for Config.Compiler. On Linux
-// that is the file it was started from, even after an update has replaced it. It is
-// empty if the path is unknown, or if [CompilerMain] was not called: the program
-// would start itself over and over.
+// ThisProgram returns the path of the running program, for Config.Compiler. On Linux the
+// path leads to the file that the program was started from, even after an update has
+// replaced that file. The path is empty if it is unknown, or if [CompilerMain] was not
+// called: the program would then start itself over and over.
 func ThisProgram() string {
 	if !compilerMain.Load() {
 		return ""

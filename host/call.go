@@ -58,13 +58,13 @@ type call struct {
 	params    [2]uint64          // parameters of the guest's function, then its results
 }
 
-// Call runs a tool in a clean instance, without any trace of an earlier call, and
-// returns its result. If all slots are taken, the call waits for one, and its time
-// limit keeps running. Call blocks until the call has left the instance.
+// Call runs a tool in a clean instance, without any trace of an earlier call, and returns
+// its result. If all slots are taken, the call waits for one, and its time limit keeps
+// running. Call returns only when the call has left its instance.
 //
-// The Result is valid in every case. The error is nil for a success, a tool error
-// and a required connection. Otherwise it is a [*CallError] that matches one of the
-// reasons of this package or a context error.
+// The Result is valid in every case. The error is nil if the tool succeeded, returned a
+// tool error, or requires a connection. Otherwise it is a [*CallError] that matches one of
+// the reasons of this package or a context error.
 func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error) {
 	c, err := h.begin(ctx, m, &req)
 	if err != nil {

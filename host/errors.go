@@ -58,7 +58,7 @@ var ErrNoManifest = contract.ErrNoManifest
 // ModuleError says why a module was refused. It matches [ErrABI].
 type ModuleError = contract.ModuleError
 
-// CallError says why a call ended without a result of the tool.
+// CallError says why a call ended without a result from the tool.
 type CallError struct {
 	Plugin string
 	Tool   string
@@ -103,8 +103,8 @@ func (e *causeError) Unwrap() []error { return []error{e.cause, e.err} }
 // TimeoutError is the error of a call that reached its time limit.
 type TimeoutError struct{ Limit time.Duration }
 
-// TimeLimit returns the error of a call that exceeded the timeout of its policy. 0
-// means [DefaultTimeout].
+// TimeLimit returns the error of a call that reached its time limit: timeout, or
+// [DefaultTimeout] if timeout is 0.
 func TimeLimit(timeout time.Duration) TimeoutError {
 	return TimeoutError{Policy{Timeout: timeout}.withDefaults().Timeout}
 }
@@ -114,7 +114,6 @@ func (e TimeoutError) Error() string { return fmt.Sprintf("time limit of %v reac
 // Is reports whether target is context.DeadlineExceeded.
 func (e TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// WaitedError is the error of a call that ended while it was waiting to run, while one
-// of its HTTP requests was waiting to begin, or while its user had a question to
-// answer.
+// WaitedError is the error of a call that ended while it was waiting to run, for one of its
+// HTTP requests to begin, or for its user to answer a question.
 type WaitedError = guestcall.WaitedError

@@ -26,15 +26,15 @@ type Capability = grant.Capability
 // Capabilities lists all capabilities in display order.
 var Capabilities = grant.Capabilities
 
-// GrantProblem is one problem of a grant.
+// GrantProblem is one problem with a grant.
 type GrantProblem = grant.GrantProblem
 
 // Choose is a placeholder in the result of [Grant.Lacking] for a folder or a value
 // that only the operator can choose.
 const Choose = grant.Choose
 
-// CheckNeeds returns an error for needs of a plugin or its tools that no grant could
-// cover.
+// CheckNeeds returns an error if the plugin or one of its tools has needs that no grant
+// could cover.
 func CheckNeeds(m *abi.Manifest) error { return grant.CheckNeeds(m) }
 
 // Mount grants a folder of the host to a plugin. Links cannot lead out of the
@@ -47,10 +47,10 @@ type Mount = grant.Mount
 
 // HTTPRule allows HTTP requests of a plugin. Zero fields allow as little as possible.
 //
-//	URL     string   https://HOST[:PORT]/PATH: HOST *.example.com matches one more label, and a final /* everything below
-//	Methods []string in upper case; empty means GET and HEAD, * means all
+//	URL     string   https://HOST[:PORT]/PATH: in HOST, *.example.com matches names with exactly one label in place of the *; a final /* matches everything below
+//	Methods []string allowed methods, in upper case; empty means GET and HEAD, * means all
 //	Secret  string   name of the secret that is added to the requests
-//	MaxBody int64    largest body in either direction, in bytes; 0 means DefaultMaxBody, at most 256 MiB
+//	MaxBody int64    maximum size of a body in either direction, in bytes, at most 256 MiB; 0 means DefaultMaxBody
 //	Private bool     whether loopback and private addresses of HOST are allowed
 type HTTPRule = grant.HTTPRule
 
@@ -70,8 +70,8 @@ type KVScope = grant.KVScope
 
 // The scopes. Empty means KVPlugin.
 const (
-	KVPlugin  = grant.KVPlugin  // all sessions
-	KVSession = grant.KVSession // each session separately; removed with the session
+	KVPlugin  = grant.KVPlugin  // one store for all sessions
+	KVSession = grant.KVSession // one store per session, removed with the session
 )
 
 // Defaults of a [KV].

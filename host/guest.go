@@ -37,7 +37,8 @@ func (c *call) Show(stream abi.Stream, p []byte) {
 	}
 }
 
-// Log writes a plugin's message for the operator. It never reaches the model.
+// Log writes a message from the plugin to the operator's log. The message never reaches the
+// model.
 func (c *call) Log(stream abi.Stream, data []byte) {
 	log := c.ops.Log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
 	before := c.answer.Logged

@@ -2,11 +2,11 @@
 // sandbox with limits on fuel, memory, time and output, and with only the grants of
 // its policy.
 //
-// A plugin is a core WebAssembly module that follows the contract of package abi.
-// Before compiling, the host rewrites the module so that it meters itself (package
-// internal/fuel). Each time the host checks the count, it also checks the deadline, and
-// whether it should stop the call or is shutting down. Nothing about a plugin is
-// trusted: not its code, nor its manifest, nor any pointer it passes.
+// A plugin is a core WebAssembly module that follows the contract of package abi. Before
+// compiling, the host rewrites the module so that it meters itself (package internal/fuel).
+// Each time the host checks how much fuel has been used, it also checks the deadline, and
+// whether it should stop the call or is shutting down. Nothing about a plugin is trusted:
+// not its code, nor its manifest, nor any pointer it passes.
 package host
 
 import (
@@ -40,54 +40,56 @@ type Config struct {
 	// CacheDir is a folder for compiled code, shared between processes. Empty keeps
 	// code in memory only, so each process compiles each plugin again.
 	CacheDir string
-	// CacheSize limits the compiled code in CacheDir, in bytes. The least recently
-	// used code is removed first. 0 means DefaultCacheSize.
+	// CacheSize is the maximum size of the compiled code in CacheDir, in bytes. The least
+	// recently used code is removed first. 0 means DefaultCacheSize.
 	CacheSize int64
-	// PluginSize limits the file of a plugin, in bytes. 0 means DefaultPluginSize. New
-	// refuses a negative value, or one above MaxPluginSize.
+	// PluginSize is the maximum size of a plugin's file, in bytes. 0 means
+	// DefaultPluginSize. New refuses a negative value, or one above MaxPluginSize.
 	PluginSize int64
-	// Memory limits the memory of all calls together, in bytes: linear memory,
-	// overhead such as large tables, deep stacks, snapshots, large arguments and
-	// results of running calls, and interpreted plugins. Compiled code does not count.
-	// A call that needs more is refused, or ended when its memory grows, with an error that
+	// Memory is the maximum amount of memory for all calls together, in bytes: linear
+	// memory, overhead such as large tables, deep stacks, snapshots, large arguments and
+	// results of running calls, and interpreted plugins. Compiled code does not count. A
+	// call that needs more is refused, or ended when its memory grows, with an error that
 	// matches [ErrHostMemory]. See also Shared. 0 means DefaultHostMemory.
 	Memory int64
-	// Calls limits the running calls of one module. Other calls wait, and their time
-	// limit keeps running. A free slot goes to the client that holds the fewest (see
-	// Call.Session), and to its calls in order. 0 means DefaultCalls.
+	// Calls is the maximum number of running calls of one module. Other calls wait, and
+	// their time limit keeps running. A free slot goes to the client that holds the fewest
+	// slots (see Call.Session), and among its calls to the one that came first. 0 means
+	// DefaultCalls.
 	Calls int
-	// TotalCalls limits the running calls of all modules together, except those with
-	// Call.Background. Other calls wait, as with Calls. 0 means DefaultTotalCalls.
+	// TotalCalls is the maximum number of running calls of all modules together, except
+	// those with Call.Background. Other calls wait, as with Calls. 0 means
+	// DefaultTotalCalls.
 	TotalCalls int
-	// Computing limits the guests that compute at the same time. Others wait, and their
-	// time limit keeps running. Direct calls go before background runs, and clients
-	// take turns. 0 means [runtime.GOMAXPROCS]. With a smaller number the rest of the
-	// program never waits for a guest.
+	// Computing is the maximum number of guests that compute at the same time. Others wait,
+	// and their time limit keeps running. Direct calls go before background runs, and
+	// clients take turns. 0 means [runtime.GOMAXPROCS]. With a smaller number the rest of
+	// the program never waits for a guest.
 	Computing int
-	// Shared reserves a quarter for other clients: one client can hold at most three
+	// Shared keeps one client from taking everything: a client can then hold at most three
 	// quarters of Memory, of Calls and of TotalCalls, but always at least one call. The
-	// same holds for concurrent HTTP requests, per plugin and per host name. Otherwise
-	// one client can hold them all.
+	// same holds for concurrent HTTP requests, per plugin and per host name. Without
+	// Shared, one client can hold them all.
 	Shared bool
-	// Warm is the number of clean instances of one module that are kept for its next
-	// calls, and WarmFor is how long they are kept. 0 means DefaultWarm and
+	// Warm is the maximum number of clean instances that are kept for the next calls of one
+	// module, and WarmFor is how long they are kept. 0 means DefaultWarm and
 	// DefaultWarmFor. A negative Warm keeps none.
 	Warm    int
 	WarmFor time.Duration
-	// Compiler is the path of a program that compiles each plugin in a child process
-	// with limits, because a hostile module can crash a compiler or keep it busy. Its
-	// main function must call [CompilerMain] first. It is usually [ThisProgram]. Empty
-	// compiles in this process, without limits on memory and time: a hostile module of
-	// 100 kB can keep it busy for minutes, or take all of its memory.
+	// Compiler is the path of a program that compiles each plugin in a child process with
+	// limits, because a hostile module can crash a compiler or keep it busy. Its main
+	// function must call [CompilerMain] first. It is usually [ThisProgram]. If it is empty,
+	// plugins are compiled in this process, without limits on memory and time: a hostile
+	// module of 100 kB can keep the process busy for minutes, or take all of its memory.
 	Compiler string
 	// CompileMemory and CompileTime limit the memory, in bytes, and the processor time
 	// of Compiler for one plugin. Real time is limited to five times CompileTime. 0
 	// means DefaultCompileMemory and DefaultCompileTime.
 	CompileMemory int64
 	CompileTime   time.Duration
-	// Egress is the configuration of the HTTP requests of plugins.
+	// Egress configures the HTTP requests of plugins.
 	Egress Egress
-	// Logger gets the log of plugins, and internal errors. Nil discards them.
+	// Logger receives what plugins log, and internal errors. Nil discards both.
 	Logger *slog.Logger
 }
 
@@ -105,7 +107,7 @@ const (
 	DefaultCompileTime   = 2 * time.Minute
 )
 
-// MaxPluginSize is the largest Config.PluginSize, in bytes.
+// MaxPluginSize is the largest value allowed for Config.PluginSize, in bytes.
 const MaxPluginSize = 1 << 30
 
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
@@ -180,7 +182,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// PluginSize returns the largest size of a plugin's file, in bytes.
+// PluginSize returns the maximum size of a plugin's file, in bytes.
 func (h *Host) PluginSize() int64 { return h.fileSize }
 
 // openCompiler opens the compiler and the code cache.

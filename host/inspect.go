@@ -72,8 +72,8 @@ type Cost struct {
 	Growth    float64 `json:"growth"`    // relative growth of the file: 0.1 is a tenth larger
 }
 
-// Cost meters a binary as Compile would, without compiling it, and returns the cost of
-// metering.
+// Cost returns the cost of metering a binary. It rewrites the binary as Compile would, but
+// does not compile it.
 func (h *Host) Cost(wasm []byte) (Cost, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
@@ -102,12 +102,12 @@ func (h *Host) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
 	return h.DescribeWith(ctx, wasm, DescribeOptions{})
 }
 
-// DescribeOptions are the options for describing one plugin. The zero value is right for
-// a host that loads it.
+// DescribeOptions are the options for describing one plugin. The zero value is right for a
+// host that loads the plugin.
 type DescribeOptions struct {
 	Compile CompileOptions
-	// Fuel is the budget in units. 0 means 500 million. A build tool that writes the
-	// manifest into the file can allow more; a script with large libraries needs it.
+	// Fuel is the budget, in units of fuel. 0 means 500 million. A build tool that writes
+	// the manifest into the file can allow more, which a script with large libraries needs.
 	Fuel int64
 }
 
@@ -151,6 +151,6 @@ func (m *Module) describe(ctx context.Context, units int64) ([]byte, error) {
 	return c.answer.Manifest, nil
 }
 
-// MCPManifest returns the manifest of a plugin that lists its tools in MCP's format.
-// The name must begin with a letter. list is the plugin's response.
+// MCPManifest returns the manifest of a plugin that lists its tools in MCP's format. The
+// name must begin with a letter. list is what the plugin returned when asked for its tools.
 func MCPManifest(name string, list []byte) ([]byte, error) { return extism.Manifest(name, list) }

@@ -51,10 +51,10 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 // compiled code is in Config.CacheDir.
 //
 // If the contract or the compiler refuses the module, the error is a [*ModuleError]. It
-// also matches [ErrCompileLimit] if the module exceeds Config.CompileMemory or
-// CompileTime, and [ErrCompileCrash] if it crashes the compiler. From then on the
-// module is refused immediately, by its digest. When ctx is done the error is its
-// cause, and after Close it is [ErrClosed].
+// also matches [ErrCompileLimit] if the module exceeds Config.CompileMemory or CompileTime,
+// and [ErrCompileCrash] if it crashes the compiler. From then on the host recognizes the
+// module by its digest and refuses it immediately. When ctx is done, the error is the cause
+// of ctx; after Close it is [ErrClosed].
 func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions) (*Module, error) {
 	if err := h.enter(false); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 	return h.openModule(ctx, info, l)
 }
 
-// Code identifies the compiled code of a module in Config.CacheDir. The zero value
-// identifies none.
+// Code identifies the compiled code of a module in Config.CacheDir. The zero Code
+// identifies no code.
 type Code struct {
 	key  string
 	info *contract.Info
@@ -97,8 +97,8 @@ func (m *Module) Code() Code {
 	return Code{m.loaded.Key, m.Info}
 }
 
-// Load returns a module from its compiled code alone. The error matches fs.ErrNotExist if
-// the host no longer has the code, and is [ErrClosed] after Close.
+// Load loads a module from its compiled code alone. The error matches fs.ErrNotExist if the
+// host no longer has the code, and is [ErrClosed] after Close.
 func (h *Host) Load(ctx context.Context, code Code) (*Module, error) {
 	if err := h.enter(false); err != nil {
 		return nil, err

@@ -9,7 +9,8 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// Services are offered to a call by its caller. A nil service is denied.
+// Services holds the services that the caller of the host offers to a call. Unless a field
+// says otherwise, a service that is nil is denied to the plugin.
 type Services struct {
 	// May is called before each operation of the plugin. If it returns an error, the
 	// operation is refused as in a call that is being stopped. It must not block. Nil
@@ -20,26 +21,26 @@ type Services struct {
 	// Suspend lets the call give up its instance while it waits. Nil means that the call
 	// keeps its instance.
 	Suspend Suspension
-	// Receive waits for messages to a background run with ids above after, and returns
-	// some or all of them in order. It returns none when wait has passed, ctx is done
-	// or the tool is asked to stop. Messages up to after are acknowledged and never
-	// returned again. An error that matches ErrDenied means that the call is not a run
-	// yet. The plugin does not see any other error: Receive should log it.
+	// Receive waits for messages to a background run, and returns some or all of those with
+	// an id above after, in order. It returns none when wait has passed, ctx is done or the
+	// tool is asked to stop. Messages with ids up to after count as acknowledged, and are
+	// never returned again. An error that matches ErrDenied means that the call is not a
+	// run yet. The plugin does not see any other error: Receive should log it.
 	Receive Receive
 	// Values holds the session's values.
 	Values Values
 	// KV holds the values of the plugin's key-value store.
 	KV Values
 	// Secrets provides the secrets that the plugin's rules add to HTTP requests. A call
-	// that needs a secret without a value ends with a required connection. Nil means no
-	// secrets.
+	// that needs a secret without a value ends with an [abi.ConnectionRequired] result. Nil
+	// means no secrets.
 	Secrets Secrets
 	// Ask puts questions to the user and waits for the answers. It must return soon
 	// after ctx is done, which also happens when the tool is asked to stop. The plugin
 	// sees the text of an error that matches [ErrDenied].
 	Ask func(ctx context.Context, q abi.Questions) (abi.Answers, error)
-	// CallTool calls another tool, and returns its outcome like [Host.Call]. A
-	// [*Refusal] says why the call was not made.
+	// CallTool calls another tool, and returns its outcome like [Host.Call]. An error of
+	// type [*Refusal] says why the call was not made.
 	CallTool func(ctx context.Context, t ToolCall) (abi.Result, error)
 	// SearchTools finds tools among those that the plugin may call. It must not block.
 	SearchTools func(q ToolSearch) abi.FoundTools
@@ -57,14 +58,14 @@ type Value = guestcall.Value
 // AnyVersion matches every version of a value, and a missing value.
 const AnyVersion = guestcall.AnyVersion
 
-// Refusal says why a service refuses a request of a plugin. The plugin sees its text.
+// Refusal says why a service refuses a request from a plugin. The plugin sees its text.
 type Refusal = guestcall.Refusal
 
 // Checkpoint is the resume point of a background run. One attempt saves it for the
 // next.
 type Checkpoint = guestcall.Checkpoint
 
-// MaxCheckpoint is the largest checkpoint, in bytes.
+// MaxCheckpoint is the maximum size of a checkpoint, in bytes.
 const MaxCheckpoint = guestcall.MaxCheckpoint
 
 // Message is a message to a background run.
@@ -79,14 +80,14 @@ type ToolCall = guestcall.ToolCall
 // ToolSearch is a plugin's search for tools.
 type ToolSearch = guestcall.ToolSearch
 
-// CrashPolicy says what a crash of the host does to a nested call, in a call that can be
-// suspended.
+// CrashPolicy says what happens to a nested call if the host crashes and the call that made
+// it can be suspended.
 type CrashPolicy = guestcall.CrashPolicy
 
 // The crash policies.
 const (
-	LostOnCrash     = guestcall.LostOnCrash     // part of the call, at most once: it begins after a state that records it is stored, and a crash loses it
-	RepeatedOnCrash = guestcall.RepeatedOnCrash // part of the call, repeated when the call continues
+	LostOnCrash     = guestcall.LostOnCrash     // part of the call that makes it, and made at most once: it begins only after a state that records it is stored, and a crash loses it
+	RepeatedOnCrash = guestcall.RepeatedOnCrash // part of the call that makes it, and repeated when that call continues
 	Detached        = guestcall.Detached        // a separate call, which [Suspension.Await] waits for
 )
 
@@ -99,15 +100,15 @@ const (
 // should discard that log: log.SetOutput(io.Discard).
 type Egress struct {
 	// Proxy is the URL of an HTTP proxy, http or https, with an optional user and password.
-	// Requests admitted by a private rule bypass it. The proxy must refuse private
-	// addresses, because it resolves names itself.
+	// Requests that a rule with Private admits bypass the proxy. The proxy must refuse
+	// private addresses, because it resolves names itself.
 	Proxy string
-	// ProxyResolves leaves names that do not resolve here to the proxy. Otherwise
-	// their requests fail.
+	// ProxyResolves lets the proxy resolve host names that do not resolve here. Otherwise
+	// requests to them fail.
 	ProxyResolves bool
 	// CA is a PEM bundle of additional trusted certificates.
 	CA []byte
-	// Resolver is the resolver of host names. Nil means the system's resolver.
+	// Resolver resolves host names. Nil means the system's resolver.
 	Resolver *net.Resolver
 }
 

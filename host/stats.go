@@ -40,13 +40,13 @@ func isolation(info *contract.Info, why string) Isolation {
 	return Isolation{Reset, "its memory and its globals are all that changes"}
 }
 
-// ProcessorStats are statistics of the computing calls of a host.
+// ProcessorStats are statistics about the calls of a host that are computing.
 type ProcessorStats = sched.Stats
 
 // Counts are the statistics of the calls of one module or of all modules.
 type Counts struct {
 	Running int `json:"running"` // calls that hold their slots
-	Waiting int `json:"waiting"` // calls that wait for a slot or their session
+	Waiting int `json:"waiting"` // calls that wait for a slot, or for another call of their session
 	// Calls that had to wait, including those that gave up, and their total waiting time.
 	Waited   int64         `json:"waited"`
 	WaitTime time.Duration `json:"wait_ns"`
@@ -84,10 +84,11 @@ type Stats struct {
 	Idle        int          `json:"idle"`         // warm instances without a call
 	Memory      int64        `json:"memory"`       // bytes that count against the limit
 	MemoryPeak  int64        `json:"memory_peak"`  // highest Memory so far
-	MemoryLimit int64        `json:"memory_limit"` // the host's limit, for all modules
+	MemoryLimit int64        `json:"memory_limit"` // the host's limit for all modules together
 	MemoryOf    MemoryOf     `json:"memory_of"`    // Memory by use
-	Compiled    CompileStats `json:"compiled"`     // compiled modules; only for a host
-	// Processors holds the statistics of computing calls. Only for a host.
+	Compiled    CompileStats `json:"compiled"`     // compiled modules; set only for a host
+	// Processors holds statistics about the calls that are computing. It is set only for a
+	// host.
 	Processors ProcessorStats `json:"processors"`
 	// Startup says why calls start a module up again although its isolation is
 	// Reset. It is set by the first such call, and empty for a host.

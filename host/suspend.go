@@ -13,7 +13,7 @@ var (
 	// ErrSuspended is the error of a suspended call. [Suspension.Keep] has stored its
 	// state, and [Call.Continue] continues from it.
 	ErrSuspended = wait.ErrSuspended
-	// ErrState means that a call cannot be continued from a state.
+	// ErrState means that a call cannot be continued from the state that it was given.
 	ErrState = wait.ErrState
 	// ErrWithdrawn is the cancellation cause of an abandoned operation: the plugin has
 	// canceled it, or its call has ended.
@@ -25,9 +25,9 @@ var (
 // wait for again: time, messages, the user, and [Detached] tool calls. It cannot be
 // suspended while it uses folders, or if its module's state cannot be restored.
 //
-// The owner of the call implements it, for one call. Ask and Await are called on
-// goroutines of their own, several at a time. The other methods are called on the
-// goroutine of [Host.Call], one at a time, but possibly while Ask and Await run.
+// The owner of a call implements it for that call. Ask and Await are called on goroutines
+// of their own, several at a time. The other methods are called on the goroutine of
+// [Host.Call], one at a time, but possibly while Ask and Await run.
 type Suspension interface {
 	// Terms returns the properties that hold for the whole call. It is called once,
 	// when the call begins. It must not block.
@@ -59,19 +59,19 @@ type Suspension interface {
 	// Image may block like Keep.
 	Image(digest string) ([]byte, error)
 	// Ask puts questions to the user instead of [Services.Ask], unless the plugin waits for
-	// the answers in place. It is called only if the terms say so. If a call continues from
-	// a state in which it was asking, Ask is called again with the same operation and
-	// questions. It blocks until there are answers, and returns soon after ctx is done. If
-	// ctx ends with a cause other than [ErrWithdrawn], the call is about to be suspended,
-	// and Keep gets the operation in Asks. Errors are those of Services.Ask.
+	// the answers in place. It is called only if [SuspensionTerms] has Asks set. If a call
+	// continues from a state in which it was asking, Ask is called again with the same
+	// operation and questions. It blocks until there are answers, and returns soon after
+	// ctx is done. If ctx ends with a cause other than [ErrWithdrawn], the call is about to
+	// be suspended, and Keep gets the operation in Asks. Errors are those of Services.Ask.
 	Ask(ctx context.Context, operation int32, q abi.Questions) (abi.Answers, error)
 	// CrashPolicy decides how a nested call survives a crash. It is called before the
-	// nested call begins. The operation is 0 if the plugin waits for it in place; Detached
-	// then counts as [LostOnCrash]. CrashPolicy may block like Keep.
+	// nested call begins. operation is 0 if the plugin waits for the nested call in place;
+	// Detached then counts as [LostOnCrash]. CrashPolicy may block like Keep.
 	CrashPolicy(operation int32, t ToolCall) CrashPolicy
-	// Await blocks until the end of a [Detached] call that Keep has begun, possibly in an
-	// earlier process, and returns its outcome like [Services.CallTool]. It returns soon
-	// after ctx is done. If ctx ends with the cause [ErrWithdrawn], the call was abandoned.
+	// Await waits for a [Detached] call that Keep has begun, possibly in an earlier
+	// process, and returns its outcome like [Services.CallTool]. It returns soon after ctx
+	// is done. If ctx ends with the cause [ErrWithdrawn], the call was abandoned.
 	Await(ctx context.Context, operation int32, t ToolCall) (abi.Result, error)
 }
 
@@ -79,10 +79,10 @@ type Suspension interface {
 //   - After is how long a call waits before it is suspended. 0 suspends it immediately.
 //   - Restartable lets the call start over after a crash, as if its beginning were a
 //     stored state.
-//   - Repeats means that the whole call may be repeated: without a state it begins again
-//     after a crash, from its checkpoint. False gives the call at-most-once semantics: an
-//     operation with side effects begins only after a state that records it is stored, or
-//     after Drop.
+//   - Repeats means that the whole call may be repeated: if no state is stored, it begins
+//     again after a crash, from its checkpoint. False gives the call at-most-once
+//     semantics: an operation with side effects begins only after a state that records it
+//     is stored, or after Drop.
 //   - Asks means that Ask can put questions to the user later. False means that a call
 //     that asks keeps its instance.
 type SuspensionTerms = wait.Terms
@@ -94,8 +94,8 @@ type SuspensionTerms = wait.Terms
 //   - Revived is closed when Live may have become true. Nil means that Live does not
 //     become true during a wait.
 //   - UnderPressure means that waiting calls should be suspended immediately, because
-//     others need their resources. It adds to the host's own checks: others wait for a
-//     slot of the module, or most of the host's memory is in use.
+//     others need their resources. Even if it is false, the host suspends them when other
+//     calls wait for a slot of the module, or when most of the host's memory is in use.
 type SuspensionStatus = wait.Status
 
 // SavedState is a state to be stored by [Suspension.Keep]:
@@ -110,9 +110,9 @@ type SuspensionStatus = wait.Status
 type SavedState = wait.SavedState
 
 // Image is the initial memory of a plugin: its Digest, a SHA-256 in hex, and Encode, which
-// returns the value for [Suspension.Image] until [Suspension.Keep] has returned. Another
-// version of the host may start the plugin up differently, so keep the image together
-// with the state.
+// returns the value for [Suspension.Image] and must not be called once [Suspension.Keep]
+// has returned. Another version of the host may start the plugin up differently, so keep
+// the image together with the state.
 type Image = wait.Image
 
 // Resident returns why waiting calls of a module keep their instances; folders says
