@@ -19,7 +19,7 @@ var ErrOutput = errors.New("output limit reached")
 // Answer is the output of a guest.
 type Answer struct {
 	Limit      int64 // limit on all streams together, in bytes
-	Describing bool  // whether the output is mostly the manifest
+	Describing bool  // whether the guest is writing its manifest, which is then most of the output
 	Written    int64
 	Logged     int64 // bytes written to the operator's log
 
@@ -31,11 +31,11 @@ type Answer struct {
 }
 
 const (
-	MaxBlocks = 256      // content blocks in one result
+	MaxBlocks = 256      // maximum number of content blocks in one result
 	maxTail   = 2048     // bytes of a tool's stderr that an error text quotes
 	maxHead   = 512      // how many of these bytes come from its beginning
 	maxWords  = 1536     // bytes of a crashed plugin's stderr that are kept: as many as the record of a run holds
-	MaxLogged = 64 << 10 // bytes that one call may write to the operator's log
+	MaxLogged = 64 << 10 // maximum number of bytes that one call may write to the operator's log
 )
 
 // Count counts n bytes of output. Its error matches ErrOutput and ends the call.
@@ -64,7 +64,7 @@ func (a *Answer) Buffer(stream abi.Stream) *[]byte {
 	return nil
 }
 
-// Add keeps a content block. Its error says what is wrong with the block.
+// Add keeps a content block. The error says what is wrong with the block.
 func (a *Answer) Add(data []byte) error {
 	if len(a.Content) == MaxBlocks {
 		return fmt.Errorf("a result has at most %d content blocks", MaxBlocks)

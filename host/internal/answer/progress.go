@@ -10,7 +10,7 @@ import (
 type Progress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"`   // negative if unknown
-	Message string  `json:"message,omitempty"` // message of this step
+	Message string  `json:"message,omitempty"` // message about the current step
 	Unit    string  `json:"unit,omitempty"`    // unit of Done and Total, such as "files"
 	Status  string  `json:"status,omitempty"`  // current activity of the tool
 	// Narration is the status text from the tool's manifest, written for a person.
@@ -18,7 +18,7 @@ type Progress struct {
 	Narration string `json:"narration,omitempty"`
 }
 
-// Counted reports whether p has progress numbers.
+// Counted reports whether p contains a progress report: a count, a total or a message.
 func (p Progress) Counted() bool { return p.Done > 0 || p.Total > 0 || p.Message != "" }
 
 // String describes in one line what the tool is doing: its status, the counts if they

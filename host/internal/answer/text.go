@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Clean makes a plugin's text fit for an agent: valid, bounded and trimmed.
+// Clean makes a plugin's text fit for an agent: valid UTF-8, of limited length, and without
+// white space around it.
 func Clean(text []byte) string {
 	return Clip(strings.TrimSpace(Valid(text, len(text))), maxError)
 }
@@ -17,7 +18,7 @@ func Valid(text []byte, n int) string {
 	return strings.ToValidUTF8(string(text[:min(len(text), n)]), "\uFFFD")
 }
 
-// Clip cuts a valid text to at most n bytes.
+// Clip cuts a valid text after at most n bytes, and marks the cut with an ellipsis.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -40,7 +41,7 @@ func NotUTF8(text []byte) string {
 	return ""
 }
 
-// MaxMessage is the longest progress message, in bytes.
+// MaxMessage is the maximum length of a progress message, in bytes.
 const MaxMessage = 512
 
 // maxError is the longest error text shown to an agent, in bytes.
