@@ -19,10 +19,10 @@ import (
 // guest of the Caller computes.
 type Caller struct {
 	Outer   *Caller      // the call that waits for this one; nil if there is none
-	Guest   *sched.Guest // its guest
-	meter   *meter.Meter // its own usage
+	Guest   *sched.Guest // guest of the call
+	meter   *meter.Meter // usage of the call itself
 	started time.Time
-	Serial  any // its serial slot; nil if it has none
+	Serial  any // serial slot that it holds; nil if none
 
 	// Used in the outermost call only: HTTP traffic of the whole call tree.
 	traffic  atomic.Pointer[egress.Shared] // nil before the first request
@@ -31,7 +31,7 @@ type Caller struct {
 	mu      sync.Mutex
 	fuel    int64 // units that all calls may use together, as of the guest's last report
 	memory  int64 // memory of the guest at that time, in bytes
-	Made    int   // calls in the tree; counted only in the outermost call
+	Made    int   // number of nested calls in the tree; counted only in the outermost call
 	running []*Caller
 	spent   int64     // fuel of finished nested calls that the guest has not paid for yet
 	ended   abi.Usage // usage of all finished nested calls: fuel, processor time and memory
@@ -42,7 +42,7 @@ func (r *Caller) Begin(outer *Caller, guest *sched.Guest, meter *meter.Meter, st
 	r.Outer, r.Guest, r.meter, r.started = outer, guest, meter, started
 }
 
-// Shared returns the HTTP usage that counts for the whole call tree.
+// Shared returns the HTTP usage that all calls of the tree share.
 func (r *Caller) Shared() *egress.Shared {
 	if r.traffic.Load() == nil {
 		r.traffic.CompareAndSwap(nil, new(egress.Shared))
@@ -104,8 +104,8 @@ func (r *Caller) rest() int64 {
 	return rest
 }
 
-// Overdrawn reports whether the running nested calls and the calls that wait for them
-// have used up their fuel together. None of them can tell by itself.
+// Overdrawn reports whether the running nested calls and the calls that wait for them have
+// together used more fuel than they may. None of them can tell by itself.
 func (r *Caller) Overdrawn() bool {
 	for ; r != nil; r = r.Outer {
 		r.mu.Lock()
@@ -161,7 +161,7 @@ func (r *Caller) Unpaid() int64 {
 	return r.spent
 }
 
-// Pay charges the guest for the finished calls.
+// Pay charges the guest for the finished nested calls.
 func (r *Caller) Pay() {
 	r.mu.Lock()
 	owed := r.spent
