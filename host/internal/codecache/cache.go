@@ -57,12 +57,12 @@ type Cache struct {
 
 // Loaded is a module that was loaded into the runtime.
 type Loaded struct {
-	*compiler.Program // without Wasm
+	*compiler.Program // its field Wasm is not set
 	Compiled          wazero.CompiledModule
 	Runtime           wazero.Runtime
 	Key               string // key by which to find the code again; empty if it is not kept
 	Found             bool   // whether the code came from the cache
-	Free              func() // frees what belongs to this module alone; nil if nothing does
+	Free              func() // frees the resources that belong to this module alone; nil if there are none
 }
 
 // ErrUnsafe means that the folder for compiled code, or a folder in it, belongs
@@ -70,9 +70,10 @@ type Loaded struct {
 // process execute their code.
 var ErrUnsafe = owned.ErrUnsafe
 
-// Open opens a cache. If the folder cannot be used, Open logs that and returns nil;
-// this only costs time. If the folder must not be used, the error matches ErrUnsafe. A
-// file in its place is an error too: the configuration names the wrong thing.
+// Open opens a cache. If the folder cannot be used, Open logs that and returns nil; then
+// compiling only takes longer. If it would be unsafe to use the folder, the error matches
+// ErrUnsafe. A file in place of the folder is an error too, because the configuration then
+// names the wrong thing.
 func Open(cfg Config) (*Cache, error) {
 	f, err := openFolder(cfg.Dir, cfg.Size)
 	var in, dir string
@@ -140,7 +141,8 @@ func (c *Cache) Close(ctx context.Context) (err error) {
 // dir returns the staging directory.
 func (c *Cache) dir() string { return c.staging[len(c.staging)-1] }
 
-// Ready makes the loading runtime on its first call, and reports whether there is one.
+// Ready makes the runtime that loads code, on its first call, and reports whether there is
+// one.
 func (c *Cache) Ready(ctx context.Context) bool {
 	if c == nil {
 		return false

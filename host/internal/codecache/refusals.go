@@ -16,9 +16,9 @@ import (
 	"github.com/toolhost/toolhost/internal/snapshot"
 )
 
-// Refusals record which modules cannot be compiled, by digest, so that neither the
-// next call nor the next process spends the time again. They only record failures
-// that are the module's fault. They are safe for concurrent use.
+// Refusals record which modules cannot be compiled, by digest, so that neither the next
+// call nor the next process spends time on them again. They only record failures that are
+// the module's fault. They are safe for concurrent use.
 type Refusals struct {
 	dir string // empty keeps them in memory only
 
@@ -49,7 +49,7 @@ type refusal struct {
 	Limits                 // limits at that time
 }
 
-// Limits are the limits of compiling one module.
+// Limits are the limits for compiling one module.
 type Limits struct {
 	Memory    int64         `json:"memory"`    // bytes
 	Processor time.Duration `json:"processor"` // processor time
@@ -100,8 +100,8 @@ func (r *Refusals) write(digest string, f refusal) error {
 	return owned.WriteFile(filepath.Join(r.dir, digest), data)
 }
 
-// Recall returns why compiling a module failed earlier, or nil if no attempt had
-// limits as high as these.
+// Recall returns why compiling a module failed earlier. It returns nil if it did not fail,
+// or might succeed with these limits.
 func (r *Refusals) Recall(digest string, limits Limits) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
