@@ -35,7 +35,7 @@ func configured(c wazero.RuntimeConfig) wazero.RuntimeConfig {
 	return c.WithCoreFeatures(Features).WithDebugInfoEnabled(false)
 }
 
-// WithWorkers makes compilations use all processors.
+// WithWorkers returns a context with which compilations use all processors.
 func WithWorkers(ctx context.Context) context.Context {
 	return experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
 }
@@ -44,8 +44,8 @@ func WithWorkers(ctx context.Context) context.Context {
 const moduleFile = "module"
 
 // Build rewrites and compiles a plugin, and leaves two files in an empty folder: see
-// [Built]. If the module is at fault, the error is an [*Error]; if ctx is done, its
-// cause; otherwise it says what is wrong with the folder. A compilation stops for ctx
+// [Built]. If the module is at fault, the error is an [*Error]; if ctx is done, its cause;
+// otherwise it says what is wrong with the folder. When ctx is done, a compilation stops
 // only between two functions.
 func Build(ctx context.Context, dir string, wasm []byte) error {
 	program, m, err := Rewrite(wasm)
@@ -110,10 +110,10 @@ func onlyFile(dir, prefix string) (string, error) {
 	return filepath.Join(dir, all[0].Name()), nil
 }
 
-// Built returns the files that a build left in a folder: the input of [Decode], in
-// which an outline stands for the module, and its code, under the name that the
-// runtime looks for when it loads the outline. It checks that both are in place and
-// belong to this user.
+// Built returns the files that a build left in a folder: the input of [Decode], in which an
+// outline stands for the module, and the module's code, under the name that the runtime
+// looks for when it loads the outline. It checks that both are in place and belong to this
+// user.
 func Built(dir string) (module, code string, err error) {
 	module = filepath.Join(dir, moduleFile)
 	where, err := codeFolder(dir)
@@ -177,14 +177,15 @@ func Outline(m *wasmbin.Module, wasm []byte) []byte {
 	return short.Encode()
 }
 
-// BoundsVersion changes with the limits that are checked before a module is compiled.
+// BoundsVersion is the version of the limits that are checked before a module is compiled.
 const BoundsVersion = 3
 
-// Supported reports whether wazero has a compiler for this processor. Without
-// one its runtimes interpret.
+// Supported reports whether wazero has a compiler for this processor. Without one, wazero
+// interprets modules.
 const Supported = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
 
-// Runtime names the version of wazero and the machine it makes code for.
+// Runtime names the version of wazero, and the system and the kind of processor for which
+// it makes code.
 var Runtime = sync.OnceValue(func() string {
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {

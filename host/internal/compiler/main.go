@@ -18,9 +18,8 @@ import (
 // recurses once for each block that a value lives through.
 const maxStack = 256 << 20
 
-// Main builds one module and exits, if the process was started by a [Process].
-// Otherwise it returns immediately. A program that serves as a Process.Path must call
-// it first.
+// Main builds one module and exits, if the process was started by a [Process]. Otherwise it
+// returns immediately. The program that [Process].Path names must call it first.
 func Main() {
 	if len(os.Args) != 1 || os.Args[0] != ChildName {
 		return

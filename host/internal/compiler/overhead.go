@@ -10,7 +10,7 @@ import (
 // Overhead counts the parts of a module's instance other than its memory.
 type Overhead struct{ imports, tables, entries, globals, elements, segments, data, constants, values, exports int }
 
-// CountOverhead counts the overhead of a module as its author wrote it.
+// CountOverhead counts the overhead of a module that has not been rewritten.
 func CountOverhead(m *wasmbin.Module) Overhead {
 	o := Overhead{
 		imports: len(m.Imports), tables: len(m.Tables), globals: len(m.Globals),

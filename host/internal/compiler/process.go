@@ -18,13 +18,14 @@ import (
 type Process struct {
 	// Path is the program to start. Its main function must call [Main] first.
 	Path string
-	// Memory and Processor limit each build, in bytes and in processor time.
+	// Memory and Processor are the limits of each build: on memory, in bytes, and on
+	// processor time.
 	Memory    int64
 	Processor time.Duration
 }
 
-// ChildName is the name, in place of the program's path, by which [Main]
-// recognizes a child process.
+// ChildName is the program name that a child process is started with. [Main] recognizes the
+// child by it.
 const ChildName = "toolhost-compiler"
 
 // wallFactor is the limit on a build's real time as a multiple of its processor time,

@@ -101,8 +101,8 @@ type programHead struct {
 	WasmSize, ImageSize int
 }
 
-// Encode returns the file form of a program: the length of the header in
-// four bytes, the header as JSON, the module, the image.
+// Encode returns the file form of a program: the length of the header in four bytes, the
+// header as JSON, the module and the image.
 func (p *Program) Encode() []byte {
 	head := *p
 	head.Wasm, head.Image = nil, nil
