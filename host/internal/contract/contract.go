@@ -38,9 +38,9 @@ type Info struct {
 	MinBytes int64    `json:"memory_min"` // initial linear memory
 	MaxBytes int64    `json:"memory_max"` // maximum linear memory; 4 GiB if none is declared
 	Script   []byte   `json:"-"`          // custom section toolhost.script, or nil
-	Remedy   string   `json:"-"`          // what to change in a plugin that starts up in an unsupported way, or empty
-	// For an Extism plugin: how it lists its tools, or empty; the functions of another
-	// host that it imports; and its callable exports.
+	Remedy   string   `json:"-"`          // advice for a plugin that starts up in an unsupported way; empty for others
+	// For an Extism plugin: how it lists its tools, or empty; the functions that it imports
+	// because it was written for another host; and its callable exports.
 	MCP           MCP            `json:"mcp,omitempty"`
 	HostFunctions []HostFunction `json:"-"`
 	functions     map[string]bool
@@ -52,7 +52,7 @@ func (i *Info) HasFunction(name string) bool { return i.functions[name] }
 // Signature is a comparable function type.
 type Signature string
 
-// SignatureOf returns the signature of a function of the host.
+// SignatureOf returns the signature of a host function.
 func SignatureOf(params, results []api.ValueType) Signature {
 	return Signature(wasmbin.FuncType{Params: valTypes(params), Results: valTypes(results)}.String())
 }
@@ -98,7 +98,7 @@ func Inspect(wasm []byte, defined Imports) (*Info, error) {
 	return check(m, &Info{Digest: Digest(wasm), Size: len(wasm)}, defined)
 }
 
-// Digest returns the digest of a binary in hex.
+// Digest returns the SHA-256 digest of a binary, in hex.
 func Digest(wasm []byte) string {
 	sum := sha256.Sum256(wasm)
 	return hex.EncodeToString(sum[:])

@@ -32,8 +32,8 @@ func (e *ModuleError) Error() string {
 // Unwrap returns [ErrABI] and the cause.
 func (e *ModuleError) Unwrap() []error { return []error{ErrABI, e.Err} }
 
-// Blame returns an error of the compiler as a [*ModuleError], if the module
-// is at fault.
+// Blame returns an error of the compiler as a [*ModuleError] if the module is at fault, and
+// otherwise unchanged.
 func Blame(err error) error {
 	if e, ok := errors.AsType[*compiler.Error](err); ok {
 		return &ModuleError{Part: e.Part, Err: e}

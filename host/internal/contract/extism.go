@@ -49,7 +49,7 @@ func checkExtism(m *wasmbin.Module, info *Info) error {
 	return nil
 }
 
-// NoFunction returns the error for a missing function of an Extism plugin.
+// NoFunction returns the error text for a function that an Extism plugin does not export.
 func (i *Info) NoFunction(name string) string {
 	names := slices.Sorted(maps.Keys(i.functions))
 	if near := abi.Nearest(name, names); near != "" {
@@ -68,7 +68,7 @@ func (i *Info) NoManifest() error {
 	return fmt.Errorf("%w; a plugin of Extism says in its manifest which of its functions are tools: it has %s", ErrNoManifest, strings.Join(names[:min(len(names), 20)], ", "))
 }
 
-// CheckTools returns a [*abi.ManifestError] for tools of a manifest that the module
+// CheckTools returns a [*abi.ManifestError] if the manifest has tools that the module
 // cannot implement.
 func (i *Info) CheckTools(m *abi.Manifest) error {
 	var problems []abi.Problem

@@ -26,7 +26,7 @@ func (f HostFunction) allowed() bool {
 		!slices.ContainsFunc(f.Type.Params, other) && !slices.ContainsFunc(f.Type.Results, other)
 }
 
-// Missing describes the missing entry of a manifest.
+// Missing explains which entry for the function is missing in the manifest.
 func (f HostFunction) Missing() string {
 	return fmt.Sprintf("the plugin imports %s, a function of the host that it was built for: name a tool that is called in its place, as in host_functions: {%q: TOOL}", f, f.String())
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// SocketsPrefix is the prefix of WASI's network functions.
+// SocketsPrefix is the prefix of the names of WASI's network functions.
 const SocketsPrefix = "sock_"
 
-// The modules that Extism plugins import from. The first has Extism's own functions,
-// the second those of the plugin's host; here they are the functions of hyper-mcp.
+// The modules that Extism plugins import from. The first contains Extism's own functions.
+// The second contains functions that the plugin's host defines, which are those of
+// hyper-mcp here.
 const (
 	ExtismModule = "extism:host/env"
 	ExtismUser   = "extism:host/user"
