@@ -13,10 +13,12 @@ import (
 	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
-// Key is the context key of the *[Call] whose guest calls a function.
+// Key is the context key under which a host function finds the *[Call] whose guest called
+// it.
 type Key struct{}
 
-// A Call is the call of an Extism plugin. Its functions run on the goroutine of its guest.
+// A Call is a running call of a tool in an Extism plugin. Its functions run on the
+// goroutine of its guest.
 type Call struct {
 	Tool
 	Start    Start
@@ -48,19 +50,20 @@ type Tool struct {
 
 // A Start is the start-up of the module.
 type Start interface {
-	// Imports notes that the guest calls a function that it imports from this module.
+	// Imports records that the guest calls a function that it imports from module.
 	Imports(module string)
 }
 
 // A Guest runs the plugin.
 type Guest interface {
-	// Enter runs a function without parameters, and returns its result, if any.
+	// Enter runs an exported function that has no parameters, and returns its result, if
+	// any.
 	Enter(e *instance.Entry) (int32, error)
-	// Log logs a message of the plugin.
+	// Log logs a message from the plugin.
 	Log(stream abi.Stream, text []byte)
 }
 
-// Size returns the memory of the call's kernel in bytes.
+// Size returns the size of the call's kernel, in bytes.
 func (c *Call) Size() int64 {
 	if !c.opened {
 		return 0

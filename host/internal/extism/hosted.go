@@ -17,8 +17,9 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// InstantiateHosted instantiates, for the instances of one plugin, the modules of the host
-// functions that tools stand in for. Other plugins may import the same functions with other types.
+// InstantiateHosted instantiates, for the instances of one plugin, the modules that contain
+// the host functions that tools stand in for. Other plugins may import the same functions
+// with other types.
 func InstantiateHosted(ctx context.Context, r wazero.Runtime, functions []contract.HostFunction) (map[string]api.Module, error) {
 	all := map[string]map[string]function{}
 	for _, f := range functions {

@@ -12,11 +12,11 @@ import (
 	"slices"
 )
 
-// ErrFull means that a block would exceed the limit of the kernel.
+// ErrFull means that a block would exceed the kernel's size limit.
 var ErrFull = errors.New("the kernel is full")
 
-// Kernel is the memory of one call. The zero Kernel has no memory: Reset it before
-// each call. It must not be used concurrently.
+// Kernel is the memory that a plugin shares with its host during one call. The zero Kernel
+// has no memory: Reset it before each call. It must not be used concurrently.
 //
 // Handles are offsets in the memory. 0 is invalid. A plugin may read and write anywhere in
 // the memory, as in Extism, but cannot reach the kernel's own data about its blocks.
@@ -34,7 +34,7 @@ type Kernel struct {
 // Config limits a kernel.
 type Config struct {
 	Limit uint64 // maximum total size of the kernel's memory and block table, in bytes; below 4 GiB
-	// Pay is called before the kernel takes more bytes of the Go heap.
+	// Pay is called before the kernel allocates more bytes on the Go heap.
 	Pay func(bytes uint64) error
 }
 
@@ -167,7 +167,7 @@ func (k *Kernel) Block(handle uint64) []byte {
 	return k.memory[b.at : b.at+b.used : b.at+b.used]
 }
 
-// Put allocates a block with that content. Its errors are those of Alloc.
+// Put allocates a block with this content. Its errors are those of Alloc.
 func (k *Kernel) Put(content []byte) (uint64, error) {
 	handle, err := k.Alloc(uint64(len(content)))
 	if err == nil {
@@ -197,7 +197,7 @@ func (k *Kernel) SetInput(input []byte) (err error) {
 // Input returns the handle and the length of the input.
 func (k *Kernel) Input() (handle, length uint64) { return k.input, k.inputLength }
 
-// Input8 reads a byte of the input; zero beyond its end.
+// Input8 returns the byte of the input at an offset, or 0 beyond the end.
 func (k *Kernel) Input8(at uint64) byte {
 	if at >= k.inputLength {
 		return 0
@@ -205,7 +205,8 @@ func (k *Kernel) Input8(at uint64) byte {
 	return k.memory[k.input+at]
 }
 
-// Input64 reads 8 bytes of the input, in little endian. It returns 0 if fewer are left.
+// Input64 returns the 8 bytes of the input at an offset as a little-endian number, or 0 if
+// fewer are left.
 func (k *Kernel) Input64(at uint64) uint64 {
 	if k.inputLength < 8 || at > k.inputLength-8 {
 		return 0
@@ -213,8 +214,8 @@ func (k *Kernel) Input64(at uint64) uint64 {
 	return binary.LittleEndian.Uint64(k.memory[k.input+at:])
 }
 
-// SetOutput makes a range of the memory the output of the call: the content that it has
-// when the call ends. It reports false if the range is out of bounds.
+// SetOutput makes a range of the memory the output of the call, with the content that the
+// range has when the call ends. It reports false if the range is out of bounds.
 func (k *Kernel) SetOutput(at, length uint64) bool {
 	if length == 0 {
 		at = reserved
@@ -233,7 +234,7 @@ func (k *Kernel) Output() []byte {
 	return k.memory[k.output : k.output+k.outputLength]
 }
 
-// SetError makes a block the error text of the call. 0 removes it.
+// SetError makes a block the error text of the call. Handle 0 removes the text.
 func (k *Kernel) SetError(handle uint64) { k.failure = handle }
 
 // Error returns the error text, or nothing. It is valid until the kernel is used again.

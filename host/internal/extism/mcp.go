@@ -136,8 +136,8 @@ func decodeMost[T any](data json.RawMessage, most int) (list []T, err error) {
 	return list, nil
 }
 
-// Manifest returns the manifest of a plugin that lists its tools in MCP's format.
-// The name must begin with a letter. list is the plugin's response.
+// Manifest returns the manifest of a plugin that lists its tools in MCP's format. The name
+// must begin with a letter. list is what the plugin returned when asked for its tools.
 func Manifest(name string, list []byte) ([]byte, error) {
 	var answer struct {
 		Tools json.RawMessage `json:"tools"`

@@ -12,7 +12,8 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// StartUp runs the start-up of a plugin.
+// StartUp runs the start-up functions of a plugin, unless the call itself enters one of
+// them.
 func (c *Call) StartUp() error {
 	if c.StartsItself() {
 		return nil
@@ -48,7 +49,7 @@ func (c *Call) function() string {
 	return cmp.Or(c.Function, c.Ops.Tool)
 }
 
-// Run calls the function of the tool. The code is one that the contract defines.
+// Run calls the tool's function. The code is one of those that the contract defines.
 func (c *Call) Run() (code int32, err error) {
 	name := c.function()
 	if !c.Info.HasFunction(name) {
