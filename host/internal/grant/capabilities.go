@@ -9,7 +9,7 @@ import (
 // Capabilities lists all capabilities in display order.
 var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, kvCapability, httpCapability, secretsCapability, toolsCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
 
-// Names lists all grants in the operator's notation.
+// Names lists everything that is granted, in the operator's notation.
 func (g Grant) Names() []string {
 	names := []string{}
 	for _, c := range Capabilities {
@@ -39,7 +39,7 @@ func (g Grant) Lacking(needs abi.Needs) Grant {
 	return add
 }
 
-// Check returns the problems of the grant.
+// Check returns the problems with the grant.
 func (g Grant) Check() (problems []GrantProblem) {
 	for _, c := range Capabilities {
 		if c.Check != nil {

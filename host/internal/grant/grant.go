@@ -32,24 +32,25 @@ type Grant struct {
 // Capability is a right that the operator can grant to a plugin.
 type Capability struct {
 	Name string // the key of a grant in the configuration
-	Doc  string // description for operators, a phrase
+	Doc  string // short description for operators
 
 	// Missing lists the needs of a manifest that a grant lacks, in the operator's
 	// notation.
 	Missing func(n abi.Needs, g Grant) []string
-	// Lacking adds the needs that Missing lists to add, with [Choose] for values that
-	// only the operator knows. Nil means that nothing can be missing.
+	// Lacking extends the grant in add by the needs that Missing lists, with [Choose] for
+	// values that only the operator knows. Nil means that nothing can be missing.
 	Lacking func(n abi.Needs, g Grant, add *Grant)
-	// Granted lists the granted parts in the operator's notation, without values.
+	// Granted lists the parts of the capability that are granted, in the operator's
+	// notation and without values.
 	Granted func(g Grant) []string
-	// Check returns the problems of a grant. Nil means that it has none.
+	// Check returns the problems with a grant. If Check is nil, there are none.
 	Check func(g Grant) []GrantProblem
 	// Writes reports whether a plugin with the grant can change anything outside
 	// its sandbox. Nil means that it cannot.
 	Writes func(g Grant) bool
 }
 
-// GrantProblem is one problem of a grant.
+// GrantProblem is one problem with a grant.
 type GrantProblem struct {
 	Key     string // key within the grant, such as files.0.dir
 	Problem string

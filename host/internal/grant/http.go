@@ -34,8 +34,8 @@ var httpCapability = Capability{
 	},
 }
 
-// Public reports whether the plugin can reach public addresses: an open world, in MCP's
-// terms.
+// Public reports whether the plugin can reach public addresses, which MCP calls an open
+// world.
 func (g Grant) Public() bool {
 	return slices.ContainsFunc(g.HTTP, func(r HTTPRule) bool { return !r.Private })
 }
@@ -70,8 +70,8 @@ func problemOf(rule HTTPRule) *egress.RuleError {
 	return wrong
 }
 
-// CheckNeeds returns an error for needs of a plugin or its tools that no grant could
-// cover.
+// CheckNeeds returns an error if the plugin or one of its tools has needs that no grant
+// could cover.
 func CheckNeeds(m *abi.Manifest) error {
 	err := checkNeeds("/needs", m.Needs)
 	for i := range m.Tools {

@@ -11,8 +11,8 @@ type KVScope string
 
 // The scopes. Empty means KVPlugin.
 const (
-	KVPlugin  KVScope = "plugin"  // all sessions
-	KVSession KVScope = "session" // each session separately; removed with the session
+	KVPlugin  KVScope = "plugin"  // one store for all sessions
+	KVSession KVScope = "session" // one store per session, removed with the session
 )
 
 // Defaults of a [KV].
