@@ -11,7 +11,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
-// MaxCheckpoint is the largest checkpoint, in bytes.
+// MaxCheckpoint is the maximum size of a checkpoint, in bytes.
 const MaxCheckpoint = 1 << 20
 
 // saveCost is the extra cost of saving a checkpoint, as a number of bytes: a
@@ -27,8 +27,8 @@ const noCheckpoint = "only a background run has checkpoints: this call is not ru
 type Checkpoint struct {
 	// Load returns the last checkpoint of an earlier attempt, or nil.
 	Load func() []byte
-	// Save stores data durably before it returns nil. It may wait for its storage until
-	// ctx is done, when the call ends or is asked to stop. An error that matches
+	// Save stores data durably before it returns nil. It may wait for its storage until ctx
+	// is done, which happens when the call ends or is asked to stop. An error that matches
 	// ErrDenied means that the call is not a run yet. The plugin does not see any other
 	// error: Save should log it.
 	Save func(ctx context.Context, data []byte) error
@@ -87,7 +87,7 @@ func loadCheckpoint(c *Call, _ []byte) int32 {
 	return c.respond(JSON(checkpointData{c.Checkpoint.Load()}))
 }
 
-// JSON returns the JSON of strings, numbers and bytes, which cannot fail.
+// JSON encodes a value made of strings, numbers and bytes, which cannot fail.
 func JSON(v any) []byte {
 	data, _ := json.Marshal(v)
 	return data

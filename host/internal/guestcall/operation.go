@@ -22,8 +22,8 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// Services holds the services that the caller of a host offers to the operations of a
-// call. A nil service is denied.
+// Services holds the services that the caller of a host offers to the operations of a call.
+// Operations that need a service that is nil are denied.
 type Services struct {
 	May         func(ctx context.Context) error
 	Checkpoint  *Checkpoint
@@ -55,8 +55,8 @@ type Suspension interface {
 	Act()
 	// Saved is called after a checkpoint was saved.
 	Saved() error
-	// AskAgain returns a function that asks the user questions and can be repeated
-	// when the call continues, or nil.
+	// AskAgain returns a function that asks the user questions and can be repeated when the
+	// call continues, or nil if there is none.
 	AskAgain(operation int32) func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 	// CrashPolicy decides how a nested call survives a crash, if the call can be
 	// suspended.
@@ -67,7 +67,7 @@ type Suspension interface {
 // goroutine.
 type Call struct {
 	Plugin, Tool, ID, Session string
-	Client                    string // fairness key
+	Client                    string // key of the client, for fairness
 	Readonly                  bool   // the tool's hint
 	Describing                bool   // whether the guest is writing its manifest
 	Grant                     *grant.Grant
@@ -86,10 +86,10 @@ type Call struct {
 	Answer     *answer.Answer
 	Suspension Suspension
 
-	Response []byte          // abi.FieldResponse; nil before the first host call
-	Said     answer.Progress // last report of the guest
+	Response []byte          // value of abi.FieldResponse; nil before the first host call
+	Said     answer.Progress // last report from the guest
 	Effect   Effect          // the operation whose first half is running
-	Web      *web            // nil before the first HTTP request
+	Web      *web            // HTTP state of the call; nil before the first HTTP request
 	beyond   ungranted
 
 	unanswered atomic.Bool // the call ran out of time while it asked its user
@@ -125,16 +125,16 @@ type Work func(ctx context.Context) End
 // on the guest's goroutine: it answers as begin does.
 type End struct {
 	Finish func() int32
-	Bytes  int  // approximate heap that it occupies until then, in bytes
-	Cut    bool // ctx was done first, and the operation can be repeated
+	Bytes  int  // approximate size of the outcome on the heap until Finish has run, in bytes
+	Cut    bool // whether ctx was done before the work was, so that the operation can be repeated
 }
 
 // Effect describes an operation while its first half runs.
 type Effect struct {
 	ID            int32 // id of a started operation; 0 if the guest waits for it in place
-	Detached      bool  // it is a detached tool call
-	AtMostOnce    bool  // it needs at-most-once semantics
-	TakesMessages bool  // it removes messages: the call can continue only from a state that contains them
+	Detached      bool  // whether it is a detached tool call
+	AtMostOnce    bool  // whether it needs at-most-once semantics
+	TakesMessages bool  // whether it removes messages: the call can then continue only from a state that contains them
 }
 
 // atOnce makes a begin function for an operation that does not wait, or only briefly.

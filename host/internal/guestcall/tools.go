@@ -16,11 +16,11 @@ import (
 
 // ToolCall is a plugin's call of another tool.
 type ToolCall struct {
-	Tool    string           // a granted tool, by the name agents know it by
+	Tool    string           // name of a granted tool, as agents know it
 	Args    json.RawMessage  // the plugin's arguments; nil means {}
 	Timeout time.Duration    // time limit; 0 means the tool's own
-	Fuel    int64            // maximum number of units that it may use, even if it is [Detached]
-	Caller  *calltree.Caller // value for Call.Caller, unless it is [Detached]
+	Fuel    int64            // maximum fuel of the nested call in units, even if that call is [Detached]
+	Caller  *calltree.Caller // value for Call.Caller, unless the nested call is [Detached]
 }
 
 // toolOperations call other tools, and find them.
@@ -171,8 +171,8 @@ func (c *Call) makeCall(parent context.Context, t ToolCall) (abi.Result, error) 
 	return c.CallTool(ctx, t)
 }
 
-// UntilLate returns a context that ends soon after the call was asked to stop, or when
-// done is called.
+// UntilLate returns a context that ends soon after the call is asked to stop, or when done
+// is called.
 func (c *Call) UntilLate(parent context.Context) (_ context.Context, done func()) {
 	if c.Stopping == nil {
 		return parent, func() {}
@@ -222,7 +222,7 @@ type CrashPolicy int
 
 // The crash policies.
 const (
-	LostOnCrash     CrashPolicy = iota // part of the call, at most once: it begins after a state that records it is stored, and a crash loses it
-	RepeatedOnCrash                    // part of the call, repeated when the call continues
+	LostOnCrash     CrashPolicy = iota // part of the call that makes it, and made at most once: it begins only after a state that records it is stored, and a crash loses it
+	RepeatedOnCrash                    // part of the call that makes it, and repeated when that call continues
 	Detached                           // a separate call, which the owner of its state waits for
 )

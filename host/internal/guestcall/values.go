@@ -20,17 +20,18 @@ import (
 // of an error that is a [*Refusal]. For any other error it sees only that the operation
 // failed, so the implementation should log the error.
 type Values interface {
-	// Get returns a value; its version is 0 if it is missing.
+	// Get returns a value. If there is none, its version is 0.
 	Get(ctx context.Context, key string) (Value, error)
 	// Set stores a value if the stored version equals version, or version is
 	// [AnyVersion]. The value is durable when Set returns the new version. A missing
 	// value has version 0. After ttl the value counts as missing; 0 means never.
 	Set(ctx context.Context, key string, data json.RawMessage, version int64, ttl time.Duration) (int64, error)
-	// Delete removes a value under the same condition, and reports whether there was
+	// Delete removes a value under the same condition as Set, and reports whether there was
 	// one.
 	Delete(ctx context.Context, key string, version int64) (bool, error)
-	// List returns values sorted by key, without their data: those whose keys begin
-	// with prefix and sort after the key after, but no more values than most says.
+	// List returns values without their data, sorted by key: those whose keys begin with
+	// prefix and sort after the key in after. The parameter most is the maximum number of
+	// values.
 	List(ctx context.Context, prefix, after string, most int) ([]Value, error)
 }
 
@@ -45,7 +46,7 @@ type Value struct {
 	Data    json.RawMessage `json:"value,omitempty"`
 }
 
-// Refusal says why a service refuses a request of a plugin. The plugin sees its text.
+// Refusal says why a service refuses a request from a plugin. The plugin sees its text.
 type Refusal struct {
 	Code    int32 // abi.CallDenied, abi.CallInvalid, abi.CallLimit or abi.CallConflict
 	Message string

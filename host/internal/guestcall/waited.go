@@ -5,9 +5,8 @@ import (
 	"errors"
 )
 
-// WaitedError is the error of a call that ended while it was waiting to run, while one
-// of its HTTP requests was waiting to begin, or while its user had a question to
-// answer.
+// WaitedError is the error of a call that ended while it was waiting to run, for one of its
+// HTTP requests to begin, or for its user to answer a question.
 type WaitedError struct {
 	Err error  // why the wait ended, usually a TimeoutError
 	For string // what the call waited for, and the remedy
