@@ -31,7 +31,7 @@ func (l *Ledger) Client(key string) *Client {
 	return c
 }
 
-// Leave ends a call of the client. Its memory may be given back later.
+// Leave ends a call of the client. The call's memory may be given back later.
 func (c *Client) Leave() {
 	if c == nil {
 		return
@@ -111,8 +111,8 @@ func (p Payer) tryTake(k Kind, n uint64) (ok, own bool) {
 	return true, false
 }
 
-// Short reports whether more than three quarters of the host's memory, or of the
-// client's limit, are taken.
+// Short reports whether more than three quarters of the host's memory, or of the client's
+// limit, are in use.
 func (p Payer) Short() bool {
 	l := p.ledger
 	l.mu.Lock()

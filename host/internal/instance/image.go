@@ -25,8 +25,8 @@ type Image struct {
 // system call, and a fault for each page that is used.
 const copyMost = 128 << 10
 
-// NewImage returns an image of a memory of size bytes that has data at an offset.
-// Its error matches ErrMemory. Close it after use.
+// NewImage returns the image of a memory of size bytes that contains data at the offset at,
+// and zeros elsewhere. The error matches ErrMemory. Close the image after use.
 func (a *Account) NewImage(data []byte, at, size uint64) (*Image, error) {
 	i := &Image{account: a, size: size, at: at}
 	i.digest = sync.OnceValue(func() checkpoint.Digest { return checkpoint.DigestImage(i.bytes, i.at) })

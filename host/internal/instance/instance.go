@@ -22,7 +22,7 @@ type Instance struct {
 	Memory   *Memory
 	Env      *Env
 	Counter  api.MutableGlobal // fuel counter
-	Guest    any               // the host's data about it
+	Guest    any               // data that the host keeps for the instance
 	Snapshot *Snapshot         // the snapshot it started from; nil if it started up itself
 	Release  func()            // closes the resources of the guest
 
@@ -102,8 +102,8 @@ func (in *Instance) Discard() {
 	in.Snapshot.Release()
 }
 
-// Image returns the image that the instance started with: that of its snapshot, or of its
-// module.
+// Image returns the image that the instance started with: the image of its snapshot or,
+// without a snapshot, of its module.
 func (in *Instance) Image() *Image { return in.Memory.image }
 
 // Save records the instance's changed memory pages and its globals. It skips the last

@@ -30,7 +30,7 @@ func (s *Stop) Error() string { return s.Reason.Error() }
 // Unwrap returns the reason.
 func (s *Stop) Unwrap() error { return s.Reason }
 
-// Catch runs host code outside the guest, which may end the call. Its error is the [Stop]
+// Catch runs host code that may end the call, outside the guest. The error is the [Stop]
 // that the code panicked with.
 func Catch(f func() int32) (code int32, err error) {
 	defer func() {
@@ -50,7 +50,7 @@ type Kind int
 
 // The kinds.
 const (
-	Linear  Kind = iota // memories of instances, with their overhead
+	Linear  Kind = iota // linear memories of instances, with their overhead
 	Images              // initial content of instances
 	Stacks              // stacks of deeply recursive guests
 	Buffers             // arguments and results of calls
@@ -59,7 +59,7 @@ const (
 
 // Figures are the memory statistics of one module or of all.
 type Figures struct {
-	Held      [kinds]int64 // bytes by Kind
+	Held      [kinds]int64 // bytes held, by Kind
 	Peak      int64        // highest total so far
 	Instances int
 	Idle      int // warm instances
@@ -81,12 +81,12 @@ func (f *Figures) add(k Kind, n int64) {
 // Config configures a Ledger.
 type Config struct {
 	Memory  int64 // limit on the memory of all modules together, in bytes
-	Shared  bool  // whether the running calls of one client may hold at most three quarters of it
+	Shared  bool  // whether the running calls of one client may hold at most three quarters of Memory
 	Warm    int   // maximum number of warm instances per module
 	WarmFor time.Duration
 
 	HeapOnly bool   // whether to keep all memory on Go's heap, as on systems without mappings
-	Pagemap  string // file that reports written pages; empty means Linux's
+	Pagemap  string // file that reports written pages; empty means Linux's /proc/self/pagemap
 }
 
 // Ledger accounts for the memory of all modules of a host, and keeps snapshots
@@ -145,10 +145,10 @@ func (a *Account) Figures() Figures {
 	return a.figures
 }
 
-// Take pays for n bytes without a client. Its error matches ErrHostMemory.
+// Take pays for n bytes that belong to no client. The error matches ErrHostMemory.
 func (a *Account) Take(k Kind, n uint64) error { return a.Payer(nil).Take(k, n) }
 
-// Give gives back n bytes without a client.
+// Give gives back n bytes that belong to no client.
 func (a *Account) Give(k Kind, n uint64) { a.Payer(nil).Give(k, n) }
 
 // instances counts new instances, or discarded ones if n is negative.

@@ -59,7 +59,7 @@ func (l *Ledger) DiscardOlder(age time.Duration) {
 	}
 }
 
-// Close discards all warm instances and keeps no more.
+// Close discards all warm instances. The ledger keeps no instances afterwards.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	l.closed = true

@@ -10,13 +10,13 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Snapshot is the state of an instance after start-up. Each call that starts from it
-// finds exactly that state. A module has one for each view, which is what it can see
-// while it starts up.
+// Snapshot is the state of an instance after start-up. Each call that starts from it finds
+// exactly that state. A module has one snapshot for each view: for all calls in which it
+// can see the same things while it starts up.
 type Snapshot struct {
 	account *Account
 	view    string
-	Image   *Image // initial content of memories
+	Image   *Image // initial content of the memories of instances
 	Fuel    int64  // fuel used by start-up
 	globals []uint64
 	env     Env
@@ -61,10 +61,11 @@ func (a *Account) Snapshot(view string) *Snapshot {
 	return s
 }
 
-// Capture makes the state of an instance, whose start-up used fuel, the snapshot of a
-// view, and makes the instance start from it. It does nothing if there is currently no
-// memory for it, or if there already is a snapshot. The error ErrTooLarge changes
-// nothing either; after any other error the instance must not be used.
+// Capture saves the state of an instance as the snapshot of a view. From then on the
+// instance counts as started from that snapshot. The parameter fuel is how much fuel its
+// start-up used. Capture does nothing if there is currently no memory for it, or if there
+// already is a snapshot. The error ErrTooLarge changes nothing either; after any other
+// error the instance must not be used.
 func (a *Account) Capture(view string, in *Instance, fuel int64) error {
 	l, m := a.ledger, in.Memory
 	if s := a.Snapshot(view); s != nil { // another call has captured meanwhile
@@ -124,9 +125,9 @@ func (a *Account) excess() *Snapshot {
 	return nil
 }
 
-// Warm returns the last used warm instance of the snapshot, or nil if the client may not
-// hold one or there is none. The instance takes over the caller's use of the snapshot.
-// Warm may be called on nil.
+// Warm returns the last used warm instance of the snapshot, or nil if there is none or the
+// client may not hold it. The instance takes over the caller's use of the snapshot. Warm
+// may be called on nil.
 func (s *Snapshot) Warm(p Payer) *Instance {
 	if s == nil {
 		return nil

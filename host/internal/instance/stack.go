@@ -61,7 +61,7 @@ func (in *Instance) Cached(name string) *Entry {
 	return e
 }
 
-// Shrink forgets the stack of an entry that the current call has grown.
+// Shrink drops an entry, and with it the stack, if the current call has grown that stack.
 func (in *Instance) Shrink(name string) {
 	in.entries = slices.DeleteFunc(in.entries, func(e *Entry) bool { return e.name == name && e.unpaid() > StackFree })
 }
@@ -108,8 +108,8 @@ func (e *Entry) size() int64 {
 // unpaid returns how many bytes of the stack the instance does not pay for.
 func (e *Entry) unpaid() int64 { return e.size() - e.paid }
 
-// Unpaid returns how many bytes of stacks the instance does not pay for while an entry runs,
-// except for the free stacks of other entries.
+// Unpaid returns how many bytes of stacks the instance does not pay for while an entry
+// runs. It leaves out the stacks of other entries that are free of charge.
 func (in *Instance) Unpaid(running *Entry) int64 {
 	n := running.unpaid()
 	for _, e := range in.entries {
