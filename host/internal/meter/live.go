@@ -2,12 +2,12 @@ package meter
 
 import "sync/atomic"
 
-// Live is the usage of a running call, for other goroutines.
+// Live is the usage of a running call, which other goroutines may read.
 type Live struct {
 	Fuel, Peak, Waited atomic.Int64
 }
 
-// Note records the usage of the call; left is what is left on the counter.
+// Note records the usage of the call; left is the value of the fuel counter.
 func (m *Meter) Note(left int64) {
 	if m.Live != nil {
 		m.Live.Fuel.Store(max(0, m.Fuel.Used(left)-m.Earlier))

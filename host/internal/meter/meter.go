@@ -14,15 +14,15 @@ import (
 // ErrFuel means that a call used up its fuel.
 var ErrFuel = errors.New("out of fuel")
 
-// Meter counts the usage of a call: fuel, and the host's heap memory on the
+// Meter counts the usage of a call: fuel, and the heap memory that the host uses on the
 // guest's behalf.
 type Meter struct {
 	Fuel    *fuel.Meter
 	Payer   instance.Payer
-	Counter api.MutableGlobal // fuel counter of the instance; nil before and after
-	Memory  *instance.Memory  // memory of the instance; nil before and after
+	Counter api.MutableGlobal // fuel counter of the instance; nil while the call has no instance
+	Memory  *instance.Memory  // memory of the instance; nil while the call has no instance
 	Live    *Live             // nil if nobody follows the usage
-	Entry   *instance.Entry   // the function that is running; nil before and after
+	Entry   *instance.Entry   // the function that is running; nil if none is
 
 	Earlier  int64 // units used before the call was continued
 	stack    int64 // bytes of stack that it pays for
@@ -32,8 +32,8 @@ type Meter struct {
 }
 
 const (
-	// BytesPerUnit is how many bytes the host copies for a unit of fuel, the same
-	// as the guest's own memory.copy.
+	// BytesPerUnit is how many bytes the host copies for a unit of fuel: as many as the
+	// guest's own memory.copy does.
 	BytesPerUnit = 64
 	// keptFree is how many bytes a call may keep free of charge.
 	keptFree = 4 << 10
@@ -60,7 +60,7 @@ func (m *Meter) Pay(units int64) {
 	}
 }
 
-// Refill returns the new counter of a guest that has used up its slice of fuel.
+// Refill returns the new counter value for a guest that has used up its slice of fuel.
 func (m *Meter) Refill(counter int64) int64 {
 	counter, err := m.Fuel.Refill(counter)
 	m.Note(counter)
@@ -70,7 +70,8 @@ func (m *Meter) Refill(counter int64) int64 {
 	return counter
 }
 
-// Resume continues from a snapshot. Each call pays for the start-up that led to it.
+// Resume charges a call that starts from a snapshot for the start-up that led to the
+// snapshot, as if the call had started up itself.
 func (m *Meter) Resume(s *instance.Snapshot) error {
 	left, err := m.Fuel.Charge(0, s.Fuel)
 	m.Counter.Set(uint64(left))
@@ -80,9 +81,8 @@ func (m *Meter) Resume(s *instance.Snapshot) error {
 	return nil
 }
 
-// Even starts a new slice after start-up, so that calls that started the module up and
-// calls that resumed a snapshot have the same one. It ends a call that overdrew its
-// fuel.
+// Even starts a new slice of fuel after start-up, so that a call has the same slice whether
+// it started the module up or resumed a snapshot. It ends a call that overdrew its fuel.
 func (m *Meter) Even() error {
 	left, err := m.Fuel.Refill(m.Left())
 	m.Counter.Set(uint64(left))
@@ -93,7 +93,7 @@ func (m *Meter) Even() error {
 	return nil
 }
 
-// Finish ends a call that exceeded its budget after its last check.
+// Finish returns an error if the call has exceeded its budget since the last check.
 func (m *Meter) Finish() error {
 	if err := m.Fuel.Finish(m.Left()); err != nil {
 		return &instance.Stop{Reason: m.exhausted(err)}
@@ -101,10 +101,10 @@ func (m *Meter) Finish() error {
 	return nil
 }
 
-// Used returns the units used so far.
+// Used returns the units of fuel used so far.
 func (m *Meter) Used() int64 { return m.Fuel.Used(m.Left()) }
 
-// Left returns what is left on the counter.
+// Left returns the value of the fuel counter.
 func (m *Meter) Left() int64 { return int64(m.Counter.Get()) }
 
 // exhausted adds the size of the exhausted budget to an error.
@@ -161,7 +161,7 @@ func (m *Meter) Hold(n int) (err error) {
 	return err
 }
 
-// Repay releases the memory that was charged.
+// Repay gives back the memory that the call has paid for.
 func (m *Meter) Repay() {
 	if m.stack > 0 {
 		m.Payer.Give(instance.Stacks, uint64(m.stack))
