@@ -10,8 +10,8 @@ import (
 
 // GuestOptions describe a guest.
 type GuestOptions struct {
-	Client     string          // fairness key
-	Background bool            // lower priority than direct calls
+	Client     string          // client that the guest belongs to: clients take turns
+	Background bool            // whether it is a background run, with a lower priority than direct calls
 	Stopping   <-chan struct{} // closed to ask the guest to stop: it then goes before other background runs
 }
 
@@ -188,9 +188,8 @@ func (g *Guest) requeue(now time.Duration) bool {
 	return g.state == guestRunning
 }
 
-// Lend is called before a function that may wait for some time, and Reclaim after it,
-// so that other guests can compute in between. Both may be called when the guest does
-// not compute.
+// Lend lets other guests compute while a host function waits: call Lend before the
+// function, and Reclaim after it. Both may be called even if the guest is not computing.
 func (g *Guest) Lend() {
 	s := g.s
 	s.mu.Lock()
@@ -227,9 +226,9 @@ func (s *Scheduler) unlend(g *Guest, now time.Duration) {
 	g.state = guestRunning
 }
 
-// Usage returns how long the guest computed and how long it waited to compute, up to
-// its last Idle, and when that was: zero if there was none. Lending does not count as
-// computing.
+// Usage returns how long the guest computed and how long it waited to compute, up to its
+// last Idle, and the time of that Idle, which is zero if there was none. Lending does not
+// count as computing.
 func (g *Guest) Usage() (computed, waited time.Duration, ended time.Time) {
 	if g.ended > 0 {
 		ended = g.s.began.Add(g.ended)

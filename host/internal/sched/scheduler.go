@@ -38,15 +38,15 @@ const (
 	urgencies
 )
 
-// Scheduler assigns the slots.
+// Scheduler assigns the slots to guests.
 //
 // More urgent guests go first, and less urgent ones yield to them at their next
 // refill of fuel. A waiting level still gets a tenth of the time of the levels
 // above it. Within a level clients take turns, and so do the guests of a client, a
 // quantum each.
 //
-// Times are since the scheduler was made. It is safe for concurrent use; each
-// guest is used by one goroutine at a time.
+// Times are measured from when the scheduler was made. The scheduler is safe for concurrent
+// use; each guest is used by one goroutine at a time.
 type Scheduler struct {
 	count func() int // returns the number of processors, which may change
 	began time.Time
