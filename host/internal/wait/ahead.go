@@ -22,8 +22,8 @@ func (p *Pending) Act() {
 	}
 }
 
-// Forget removes the stored state before an operation that invalidates it for every
-// call.
+// Forget removes the stored state, whatever the semantics of the call. Call it before an
+// operation that invalidates the state.
 func (p *Pending) Forget() {
 	if err := p.removeState(); err != nil {
 		panic(&instance.Stop{Reason: fmt.Errorf("removing the state of the call: %w", err)})
@@ -40,8 +40,8 @@ func (p *Pending) removeState() error {
 	return err
 }
 
-// Saved is called after a checkpoint was saved. A restarted call begins there, not
-// from an older state.
+// Saved is called after a checkpoint was saved. It removes the stored state of a call that
+// may be repeated: such a call restarts from the checkpoint, not from an older state.
 func (p *Pending) Saved() error {
 	if !p.terms.Repeats {
 		return nil
@@ -49,7 +49,8 @@ func (p *Pending) Saved() error {
 	return p.removeState()
 }
 
-// AskAgain returns the function that asks the user again when the call continues, or nil.
+// AskAgain returns a function that asks the user questions and can be repeated when the
+// call continues, or nil if the owner offers none.
 func (p *Pending) AskAgain(operation int32) func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	if !p.terms.Asks {
 		return nil

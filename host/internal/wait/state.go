@@ -17,8 +17,8 @@ import (
 // State is the host's part of a checkpoint.
 type State struct {
 	Name    string          `json:"name,omitempty"`   // see [Status]
-	Now     int64           `json:"now"`              // the fixed clock
-	Elapsed int64           `json:"elapsed"`          // the monotonic clock
+	Now     int64           `json:"now"`              // time on the fixed clock, in nanoseconds
+	Elapsed int64           `json:"elapsed"`          // time on the monotonic clock, in nanoseconds
 	At      time.Time       `json:"at"`               // when the monotonic clock was read
 	Waited  int64           `json:"waited,omitempty"` // duration of the wait so far
 	Boot    string          `json:"boot,omitempty"`   // id of the process that stored the state
@@ -27,7 +27,7 @@ type State struct {
 	Last    int32           `json:"last"`             // id of the last operation
 	Fuel    int64           `json:"fuel"`             // units used
 	Peak    int64           `json:"peak"`
-	Made    int             `json:"made,omitempty"`     // nested calls of the whole tree
+	Made    int             `json:"made,omitempty"`     // number of nested calls in the whole tree
 	Web     int64           `json:"attempts,omitempty"` // number of HTTP requests attempted
 	Answer  output          `json:"answer"`
 	Said    answer.Progress `json:"said"`
@@ -179,7 +179,7 @@ func (s State) kept() (n int) {
 }
 
 // Decode decodes the host's part of a checkpoint, which may contain anything. Its error
-// matches ErrState if the call cannot continue from there.
+// matches ErrState if the call cannot continue from it.
 func (p *Pending) Decode(data []byte) (State, error) {
 	st, err := decode(data)
 	if err != nil {
@@ -226,8 +226,8 @@ func decode(data []byte) (st State, err error) {
 	return st, nil
 }
 
-// Restore restores the state of the call, in an instance that has its memory and globals
-// already, and begins its operations again. After an error the call has to end.
+// Restore restores the state of the call, whose memory and globals the instance already
+// has, and begins its operations again. After an error the call has to end.
 func (p *Pending) Restore(st State) error {
 	in := p.call.Instance()
 	env := in.Env

@@ -18,7 +18,7 @@ import (
 var (
 	// ErrSuspended is the error of a suspended call. Its owner has stored its state.
 	ErrSuspended = errors.New("the call waits, and was suspended")
-	// ErrState means that a call cannot be continued from a state.
+	// ErrState means that a call cannot be continued from the state that it was given.
 	ErrState = errors.New("the call cannot be continued")
 	// ErrWithdrawn is the cancellation cause of an abandoned operation: the plugin has
 	// canceled it, or its call has ended.
@@ -38,10 +38,10 @@ type Owner interface {
 
 // Terms are the properties of a call that never change.
 type Terms struct {
-	After       time.Duration // length of a wait before the call is suspended
+	After       time.Duration // how long the call waits before it is suspended
 	Restartable bool          // whether the call may start over after a crash, as if its beginning were a stored state
 	Repeats     bool          // whether the whole call may be repeated; if false, it has at-most-once semantics
-	Asks        bool          // whether Ask works; if false, a call that asks keeps its instance
+	Asks        bool          // whether Ask can put questions to the user; if false, a call that asks keeps its instance
 }
 
 // Status holds the properties of a call that may change.
@@ -49,7 +49,7 @@ type Status struct {
 	Name          string          // name of the call, which its states contain too
 	Live          bool            // whether states of the call can be stored
 	Revived       <-chan struct{} // closed when Live may have become true; nil if that never happens
-	UnderPressure bool            // whether others need what the call holds
+	UnderPressure bool            // whether others need the resources that the call holds
 }
 
 // SavedState is a state to be stored by Keep.

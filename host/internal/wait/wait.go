@@ -20,14 +20,15 @@ import (
 // number of bytes: a goroutine, and entering the guest once more.
 const startCost = 10_000 * meter.BytesPerUnit
 
-// Call is the running call whose operations are pending. Its [guestcall.Call] has
-// everything else.
+// Call is the running call whose operations are pending. Everything else about the call is
+// in its [guestcall.Call].
 type Call interface {
 	// Instance returns the instance that runs the call.
 	Instance() *instance.Instance
-	// Elapsed returns the monotonic clock of the guest, in nanoseconds.
+	// Elapsed returns the time on the guest's monotonic clock, in nanoseconds.
 	Elapsed() int64
-	// SetElapsed sets the monotonic clock of the guest, which continues from there.
+	// SetElapsed sets the guest's monotonic clock, in nanoseconds; the clock continues from
+	// there.
 	SetElapsed(ns int64)
 	// Bound returns why the call can never leave its instance, or nothing.
 	Bound() string
@@ -90,8 +91,8 @@ type startedOperation struct {
 	kept             int            // bytes paid for until the guest gets the end
 }
 
-// Admit charges for an operation that is to be started, and refuses one that exceeds a
-// limit. It returns 0, or the code of the refusal.
+// Admit charges for an operation that is about to be started, or refuses the operation if
+// it exceeds a limit. It returns 0, or the code of the refusal.
 func (p *Pending) Admit(request []byte) int32 {
 	p.ops.Meter.Charge(startCost)
 	switch {
@@ -106,8 +107,8 @@ func (p *Pending) Admit(request []byte) int32 {
 }
 
 // Start starts an operation that Admit has admitted, and returns its id or the code of a
-// refusal. The guest learns of its end when it waits. Start does not hold on to name and
-// request, which are guest memory.
+// refusal. The guest learns that the operation has ended when it waits. Start does not hold
+// on to name and request, which are guest memory.
 func (p *Pending) Start(name, request []byte) int32 {
 	p.ops.Effect = guestcall.Effect{ID: p.last + 1}
 	work, code := p.ops.Operation(name, request)
@@ -213,9 +214,9 @@ func (p *Pending) noRoom(finish func() int32) func() int32 {
 	}
 }
 
-// Next waits, without a processor, for an operation to end. It returns its id and its
-// code for the guest, and sets the response. After an error the call has to end; it
-// matches ErrSuspended if the call continues later.
+// Next waits, without a processor, for an operation to end. It returns the operation's id
+// and its code for the guest, and sets the response. After an error the call has to end.
+// The error matches ErrSuspended if the call is to be continued later.
 func (p *Pending) Next() (id, code int32, err error) {
 	s, err := p.nextEnd()
 	if err != nil {
