@@ -11,7 +11,8 @@ import (
 	"github.com/toolhost/toolhost/host/internal/guestcall"
 )
 
-// Key is the context key of the *[Call] whose guest calls a function.
+// Key is the context key under which a WASI function finds the *[Call] whose guest called
+// it.
 type Key struct{}
 
 func callOf(ctx context.Context) *Call { return ctx.Value(Key{}).(*Call) }
@@ -32,7 +33,7 @@ type Call struct {
 	env *Environment // environment of the instance that runs it
 }
 
-// Program is how a command is called.
+// Program says how a command is called.
 type Program struct {
 	abi.Command
 	Argv bool // whether each argument is passed as --name value
@@ -41,13 +42,13 @@ type Program struct {
 
 // A Start is the start-up of the module.
 type Start interface {
-	// Touched records a call of a function, before it runs.
+	// Touched records that the guest is about to call a function.
 	Touched(function string, params []uint64)
 }
 
 // A Host runs the call.
 type Host interface {
-	// Show passes live output on.
+	// Show passes on live output.
 	Show(stream abi.Stream, p []byte)
 	// Fail ends the call at its next check.
 	Fail(err error)
@@ -56,7 +57,7 @@ type Host interface {
 // MountError is the error for a granted folder that cannot be opened. Its cause names a
 // folder of the host, so the agent sees only Public.
 type MountError struct {
-	Public error // matches ErrFiles if the folder itself may be fine, else grant.ErrDenied
+	Public error // error for the agent; matches ErrFiles if the folder itself may be fine, and otherwise grant.ErrDenied
 	Cause  error
 }
 

@@ -21,9 +21,9 @@ import (
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
-// Environment is what an instance sees through WASI: stdio, arguments, environment,
-// clocks, randomness and folders, as the policy grants them. Instances outlive
-// calls, so it serves the current call.
+// Environment is what an instance sees through WASI: stdio, arguments, environment, clocks,
+// randomness and folders, as the policy grants them. An instance outlives its calls, so its
+// environment serves one call after another.
 type Environment struct {
 	call    *Call
 	state   instance.Env // the fixed clock and the fixed randomness of a plugin without the grants
@@ -42,7 +42,7 @@ func NewEnvironment(c *Call) *Environment {
 	return e
 }
 
-// State returns what an instance has outside its memory and globals.
+// State returns the state of the instance outside its memory and globals.
 func (e *Environment) State() *instance.Env { return &e.state }
 
 // Serve makes the environment serve a call. If c is nil it serves none, and its functions must not
@@ -116,9 +116,9 @@ func (e *Environment) Config() (wazero.ModuleConfig, error) {
 // a module that has just started up.
 func (e *Environment) standing() bool { return !e.call.Ops.Grant.Clock || e.began.IsZero() }
 
-// Monotonic returns the monotonic clock in nanoseconds. It continues when a call continues
-// in another process. With the grant it is never 0, which Go's runtime takes for a broken
-// clock.
+// Monotonic returns the time on the monotonic clock, in nanoseconds. The clock continues
+// when a call continues in another process. With the grant the time is never 0, which Go's
+// runtime takes for a broken clock.
 func (e *Environment) Monotonic() int64 {
 	switch {
 	case !e.standing():
@@ -143,7 +143,7 @@ var start = time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 // Begin starts the monotonic clock of a call that begins.
 func (e *Environment) Begin() { e.Continue(int64(time.Second) + e.state.Now) }
 
-// Continue starts the monotonic clock of a call that continues, in nanoseconds.
+// Continue starts the monotonic clock of a call that continues, at a time in nanoseconds.
 func (e *Environment) Continue(from int64) { e.began, e.from = time.Now(), from }
 
 // tick advances a clock that stands still, because it is read.

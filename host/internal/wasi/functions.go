@@ -38,7 +38,7 @@ const (
 	errnoPermission    = 63
 )
 
-// Instantiate instantiates the module of WASI.
+// Instantiate instantiates WASI's module.
 func Instantiate(ctx context.Context, r wazero.Runtime) error {
 	_, err := builder(r).Instantiate(experimental.WithFunctionListenerFactory(ctx,
 		experimental.FunctionListenerFactoryFunc(func(def api.FunctionDefinition) experimental.FunctionListener {
@@ -157,8 +157,8 @@ const maxStream = 2
 const monotonic = 1
 
 // Reads reports whether a function with these parameters only reads what the policy of a
-// call decides, or what every call sees the same way. If a module uses another function
-// while it starts up, its start-up belongs to one call.
+// call decides, or what every call sees the same way. If a module uses any other function
+// while it starts up, other calls cannot share the result.
 func Reads(function string, params []uint64) bool {
 	return reads[function] || streamReads[function] && uint32(params[0]) <= maxStream
 }
