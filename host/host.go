@@ -37,8 +37,8 @@ import (
 
 // Config configures a Host. The zero Config works.
 type Config struct {
-	// CacheDir is a folder for compiled code, shared between processes. Empty keeps
-	// code in memory only, so each process compiles each plugin again.
+	// CacheDir is a folder for compiled code, shared between processes. If it is empty,
+	// code is kept in memory only, and each process compiles each plugin again.
 	CacheDir string
 	// CacheSize is the maximum size of the compiled code in CacheDir, in bytes. The least
 	// recently used code is removed first. 0 means DefaultCacheSize.

@@ -40,8 +40,8 @@ type Module struct {
 	startup string // why some view has no snapshot
 }
 
-// Compile checks a binary against the contract, rewrites it to be metered, and
-// compiles it, with zero [CompileOptions].
+// Compile checks a binary against the contract, rewrites it to be metered, and compiles it.
+// It uses the zero [CompileOptions].
 func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 	return h.CompileWith(ctx, wasm, CompileOptions{})
 }
@@ -131,8 +131,8 @@ func (h *Host) openModule(ctx context.Context, info *contract.Info, l *codecache
 }
 
 // Refused returns the error with which CompileWith refused the module with this digest
-// earlier, or nil. The module is not compiled again until its bytes, the limits or the
-// version of Toolhost change. Refusals are kept in Config.CacheDir, or else in memory.
+// earlier, or nil. A refused module is not compiled again until its bytes, the limits or
+// the version of Toolhost change. Refusals are kept in Config.CacheDir, or else in memory.
 func (h *Host) Refused(digest string) error {
 	return contract.Blame(h.refusals.Recall(digest, h.limits))
 }

@@ -32,8 +32,8 @@ type Call struct {
 	Secret bool
 
 	// Stopping is closed to ask the tool to finish soon: every function of the contract
-	// then returns abi.Canceled. A tool that ignores it runs until the context ends. A
-	// nil channel never asks.
+	// then returns abi.Canceled. A tool that ignores this runs until the context ends. If
+	// Stopping is nil, the tool is never asked.
 	Stopping <-chan struct{}
 	// Caller is the call that makes this one and waits for it: the Caller field of its
 	// [ToolCall], or nil if there is none. This call has no slots of its own, and may use
@@ -82,10 +82,10 @@ type Traits struct {
 
 // Observers follow a call. Each may be nil.
 type Observers struct {
-	// Stdout and Stderr get live output as it is written, from one goroutine at a
-	// time. They should not block for long: the call's time limit keeps running.
+	// Stdout and Stderr receive live output as it is written, from one goroutine at a time.
+	// Their writes should not block for long: the call's time limit keeps running.
 	Stdout, Stderr io.Writer
-	// Progress gets the tool's progress and status reports.
+	// Progress receives the tool's progress and status reports.
 	Progress func(Progress)
 	// Admitted is called when a call that is not Background gets its slot among
 	// Config.TotalCalls. detach returns the slot early, and the call continues as a
@@ -110,7 +110,7 @@ type Progress = answer.Progress
 
 // These are the default limits of a call.
 const (
-	DefaultFuel    = 100_000_000_000   // units, about 20 to 100 seconds of computing
+	DefaultFuel    = 100_000_000_000   // units of fuel, enough for about 20 to 100 seconds of computing
 	DefaultMemory  = 64 << 20          // bytes of linear memory
 	DefaultOutput  = 8 << 20           // bytes written to all streams together
 	DefaultTimeout = 120 * time.Second // waiting included
@@ -129,7 +129,7 @@ const (
 // with the zero Policy depends only on the module and its arguments. A negative limit means
 // the smallest possible one.
 type Policy struct {
-	Fuel    int64         // units; 0 means DefaultFuel
+	Fuel    int64         // units of fuel; 0 means DefaultFuel
 	Memory  int64         // bytes of linear memory, at most MaxMemory; 0 means DefaultMemory
 	Output  int64         // bytes written to all streams; 0 means DefaultOutput
 	Timeout time.Duration // wall time, waiting included; 0 means DefaultTimeout

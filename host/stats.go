@@ -50,8 +50,8 @@ type Counts struct {
 	// Calls that had to wait, including those that gave up, and their total waiting time.
 	Waited   int64         `json:"waited"`
 	WaitTime time.Duration `json:"wait_ns"`
-	// Calls by the origin of their instance: warm, from a snapshot, or started up for
-	// the call.
+	// Calls by where their instance came from: a warm instance, one from a snapshot, or one
+	// that was started up for the call.
 	Warm     int64 `json:"warm"`
 	Restored int64 `json:"restored"`
 	Started  int64 `json:"started"`
@@ -70,8 +70,8 @@ type Outcomes struct {
 	Canceled           int64 `json:"canceled"`
 	Fuel               int64 `json:"fuel"`
 	Time               int64 `json:"time"`
-	Memory             int64 `json:"memory"`      // calls that reached their own limit
-	HostMemory         int64 `json:"host_memory"` // calls that reached the host's limit
+	Memory             int64 `json:"memory"`      // calls that reached their own memory limit
+	HostMemory         int64 `json:"host_memory"` // calls that reached the host's memory limit
 	Output             int64 `json:"output"`
 	Internal           int64 `json:"internal"` // failures of the plugin or the host
 }
@@ -81,7 +81,7 @@ type Outcomes struct {
 type Stats struct {
 	Counts
 	Instances   int          `json:"instances"`    // all instances, warm ones included
-	Idle        int          `json:"idle"`         // warm instances without a call
+	Idle        int          `json:"idle"`         // warm instances that wait for a call
 	Memory      int64        `json:"memory"`       // bytes that count against the limit
 	MemoryPeak  int64        `json:"memory_peak"`  // highest Memory so far
 	MemoryLimit int64        `json:"memory_limit"` // the host's limit for all modules together
@@ -95,7 +95,7 @@ type Stats struct {
 	Startup string `json:"startup,omitempty"`
 }
 
-// MemoryOf is the memory in use by kind, in bytes.
+// MemoryOf is the memory in use, broken down by kind, in bytes.
 type MemoryOf struct {
 	Instances int64 `json:"instances"` // linear memory and overhead, including warm instances
 	Images    int64 `json:"images"`    // initial memory of instances: data of modules, and snapshots

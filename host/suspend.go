@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrSuspended is the error of a suspended call. [Suspension.Keep] has stored its
-	// state, and [Call.Continue] continues from it.
+	// ErrSuspended is the error of a suspended call. [Suspension.Keep] has stored the state
+	// of the call, and [Call.Continue] continues from that state.
 	ErrSuspended = wait.ErrSuspended
 	// ErrState means that a call cannot be continued from the state that it was given.
 	ErrState = wait.ErrState
@@ -45,13 +45,13 @@ type Suspension interface {
 	// occupy one of the host's processors.
 	Keep(s SavedState) error
 	// Drop removes the stored state durably before it returns nil. After a crash the call
-	// then does not continue from it, and starts over only if it Repeats. Drop is called
-	// before taking messages that no state can record, and after saving a checkpoint in a
-	// call that Repeats. In other calls it is also called before at-most-once operations
-	// that no state can record, and at the start of a call that can never be suspended. It
-	// is not called if no state is stored. An error ends the call before the operation;
-	// after saving a checkpoint, the plugin sees that saving failed. Drop may block like
-	// Keep.
+	// then does not continue from it, and starts over only if its terms have Repeats set.
+	// Drop is called before taking messages that no state can record, and after saving a
+	// checkpoint in a call with Repeats. In other calls it is also called before
+	// at-most-once operations that no state can record, and at the start of a call that can
+	// never be suspended. It is not called if no state is stored. An error ends the call
+	// before the operation; after saving a checkpoint, the plugin sees that saving failed.
+	// Drop may block like Keep.
 	Drop() error
 	// Image returns what Encode returned for the [SavedState.Image] with this digest. It
 	// is called when a call continues and its plugin starts up differently than when the
@@ -115,9 +115,9 @@ type SavedState = wait.SavedState
 // the image together with the state.
 type Image = wait.Image
 
-// Resident returns why waiting calls of a module keep their instances; folders says
-// whether they are granted folders. The result is empty if they can be suspended, though a
-// call can still prevent that: see [Suspension].
+// Resident returns why the waiting calls of a module with this isolation keep their
+// instances; folders says whether they are granted folders. The result is empty if they can
+// be suspended, though a call can still prevent that: see [Suspension].
 func Resident(i Isolation, folders bool) string {
 	switch {
 	case i.Mode != Reset:
