@@ -18,7 +18,7 @@ var ErrOutput = errors.New("output limit reached")
 
 // Answer is the output of a guest.
 type Answer struct {
-	Limit      int64 // limit on all streams together, in bytes
+	Limit      int64 // maximum size of all streams together, in bytes
 	Describing bool  // whether the guest is writing its manifest, which is then most of the output
 	Written    int64
 	Logged     int64 // bytes written to the operator's log
@@ -50,7 +50,7 @@ func (a *Answer) Count(n int) error {
 	return nil
 }
 
-// Buffer returns the buffer that keeps a stream until the call ends; nil for a
+// Buffer returns the buffer that keeps a stream until the call ends. It returns nil for a
 // stream that is not kept.
 func (a *Answer) Buffer(stream abi.Stream) *[]byte {
 	switch stream {

@@ -9,7 +9,7 @@ import (
 // each field.
 type Progress struct {
 	Done    float64 `json:"done"`
-	Total   float64 `json:"total,omitempty"`   // negative if unknown
+	Total   float64 `json:"total,omitempty"`   // final value of Done; negative if unknown
 	Message string  `json:"message,omitempty"` // message about the current step
 	Unit    string  `json:"unit,omitempty"`    // unit of Done and Total, such as "files"
 	Status  string  `json:"status,omitempty"`  // current activity of the tool

@@ -29,7 +29,8 @@ func Clip(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// NotUTF8 describes the position of the first invalid UTF-8 in a text. It is empty for a valid text.
+// NotUTF8 describes where the first invalid UTF-8 in a text is. The result is empty for a
+// valid text.
 func NotUTF8(text []byte) string {
 	for at := 0; at < len(text); {
 		r, size := utf8.DecodeRune(text[at:])
@@ -47,8 +48,8 @@ const MaxMessage = 512
 // maxError is the longest error text shown to an agent, in bytes.
 const maxError = 8 << 10
 
-// OneLine returns a plugin's text on one line, without control and invisible
-// characters, cut to n bytes.
+// OneLine returns a plugin's text on one line, without control characters or other
+// invisible ones, cut to n bytes.
 func OneLine(text string, n int) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
