@@ -37,7 +37,7 @@ type Caller struct {
 	ended   abi.Usage // usage of all finished nested calls: fuel, processor time and memory
 }
 
-// Begin begins a call. outer is the call that waits for it.
+// Begin begins a call. outer is the call that waits for it, or nil.
 func (r *Caller) Begin(outer *Caller, guest *sched.Guest, meter *meter.Meter, started time.Time) {
 	r.Outer, r.Guest, r.meter, r.started = outer, guest, meter, started
 }
@@ -153,8 +153,8 @@ func (r *Caller) Owe(used abi.Usage) {
 	r.ended.CPU += used.CPU
 }
 
-// Unpaid returns the fuel of finished calls that the guest has not paid for yet. A
-// guest that is ended never pays.
+// Unpaid returns the fuel of finished calls that the guest has not paid for yet. A guest
+// that was ended early never pays.
 func (r *Caller) Unpaid() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
