@@ -34,7 +34,7 @@ import (
 // Config configures a Cache.
 type Config struct {
 	Dir  string // folder shared between processes; if empty, code is kept only in this process
-	Size int64  // limit on the code in Dir, in bytes
+	Size int64  // maximum size of the code in Dir, in bytes
 	Log  *slog.Logger
 	// Runtime returns a runtime with all host modules that plugins import, and with the
 	// given cache. The runtime closes the cache, even if Runtime fails.
@@ -60,7 +60,7 @@ type Loaded struct {
 	*compiler.Program // its field Wasm is not set
 	Compiled          wazero.CompiledModule
 	Runtime           wazero.Runtime
-	Key               string // key by which to find the code again; empty if it is not kept
+	Key               string // key by which to find the code again; empty if the code is not kept
 	Found             bool   // whether the code came from the cache
 	Free              func() // frees the resources that belong to this module alone; nil if there are none
 }

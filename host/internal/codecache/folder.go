@@ -176,8 +176,8 @@ var (
 	errTooLarge = errors.New("the file is too large")
 )
 
-// Checksum returns two hardware-accelerated checksums in hex. They detect damage, not
-// tampering, and take a third of the time of a digest.
+// Checksum returns two hardware-accelerated checksums of what r contains, in hex. They
+// detect damage, not tampering, and take a third of the time of a digest.
 func Checksum(r io.Reader) (string, error) {
 	a, b := crc32.New(castagnoli), crc32.NewIEEE()
 	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(a, b)}, struct{ io.Reader }{r}, make([]byte, 64<<10))
