@@ -21,7 +21,7 @@ type Kind string
 
 // The kinds.
 const (
-	Refused   Kind = "refused"   // refused whatever the limits
+	Refused   Kind = "refused"   // refused, whatever the limits are
 	Crashed   Kind = "crashed"   // the compiler crashed
 	Memory    Kind = "memory"    // the memory limit was exceeded
 	Processor Kind = "processor" // the limit on processor time was exceeded
@@ -29,8 +29,8 @@ const (
 	Excess    Kind = "excess"    // more files or threads than any build needs
 )
 
-// Error says why a module cannot be compiled. Its JSON form is the answer of a
-// child process, and is stored in the code cache.
+// Error says why a module cannot be compiled. A child process answers with its JSON form,
+// which is also stored in the code cache.
 type Error struct {
 	Kind   Kind   `json:"kind"`
 	Part   string `json:"part"` // part of the module at fault: import, table, global, element, data or module

@@ -18,7 +18,7 @@ import (
 type Process struct {
 	// Path is the program to start. Its main function must call [Main] first.
 	Path string
-	// Memory and Processor are the limits of each build: on memory, in bytes, and on
+	// Memory is the memory limit of each build, in bytes, and Processor is the limit on its
 	// processor time.
 	Memory    int64
 	Processor time.Duration

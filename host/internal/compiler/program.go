@@ -31,8 +31,8 @@ type Program struct {
 	Overhead uint64 // bytes that each instance takes in addition to its memory
 }
 
-// Key returns the digest of all inputs of a plugin's code, in hex: the whole file
-// without custom sections, but with the names of functions, which stack traces need.
+// Key returns the digest of everything that determines a plugin's code, in hex: the whole
+// file without custom sections, but with the names of functions, which stack traces need.
 // Plugins that differ only in other parts, such as their scripts, share the same code.
 func Key(wasm []byte) string {
 	h := sha256.New()
@@ -44,9 +44,9 @@ func Key(wasm []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Rewrite prepares a plugin for the runtime: bounded, metered, and with its
-// state where the host can restore it. It also returns the rewritten module
-// decoded. Its error is an [*Error].
+// Rewrite prepares a plugin for the runtime: bounded, metered, and with its state where the
+// host can restore it. It also returns the rewritten module in decoded form. Its error is
+// an [*Error].
 func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
