@@ -29,14 +29,14 @@ const (
 // Info describes the binary of a module, without running it.
 type Info struct {
 	Digest   string   `json:"digest"` // sha256 of the binary, in hex; empty if it was only scanned
-	Size     int      `json:"size"`   // bytes
+	Size     int      `json:"size"`   // size of the binary, in bytes
 	Shape    Shape    `json:"shape"`
 	Manifest []byte   `json:"-"` // custom section toolhost.manifest, or nil
 	Describe bool     `json:"describe"`
-	Imports  []string `json:"imports"` // each as module.name (type)
+	Imports  []string `json:"imports"` // imports, each as module.name (type)
 	Exports  []string `json:"exports"`
-	MinBytes int64    `json:"memory_min"` // initial linear memory
-	MaxBytes int64    `json:"memory_max"` // maximum linear memory; 4 GiB if none is declared
+	MinBytes int64    `json:"memory_min"` // initial size of the linear memory, in bytes
+	MaxBytes int64    `json:"memory_max"` // maximum size of the linear memory, in bytes; 4 GiB if the module declares none
 	Script   []byte   `json:"-"`          // custom section toolhost.script, or nil
 	Remedy   string   `json:"-"`          // advice for a plugin that starts up in an unsupported way; empty for others
 	// For an Extism plugin: how it lists its tools, or empty; the functions that it imports
