@@ -23,7 +23,7 @@ type Call struct {
 	Tool
 	Start    Start
 	Guest    Guest
-	Instance *instance.Instance // the instance that runs it
+	Instance *instance.Instance // the instance that runs the call
 	Kernel   *Kernel            // the instance's kernel, with what the previous call left in it
 	Info     *contract.Info
 	Ops      *guestcall.Call
@@ -45,7 +45,7 @@ type Tool struct {
 	Input         *string // template of the input; nil means Args
 	MCPTool       string  // the tool's name in a hyper-mcp plugin
 	Args          json.RawMessage
-	HostFunctions map[string]string // tools by the functions that they stand in for
+	HostFunctions map[string]string // tools, by the names of the functions that they stand in for
 }
 
 // A Start is the start-up of the module.
