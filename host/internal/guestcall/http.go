@@ -132,7 +132,7 @@ func (w *web) answer(resp *egress.Response) int32 {
 	return c.respond(response)
 }
 
-// PlainJSON returns the JSON of a value without HTML escapes.
+// PlainJSON encodes a value as JSON without HTML escapes.
 func PlainJSON(v any) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

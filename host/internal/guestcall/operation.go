@@ -68,7 +68,7 @@ type Suspension interface {
 type Call struct {
 	Plugin, Tool, ID, Session string
 	Client                    string // key of the client, for fairness
-	Readonly                  bool   // the tool's hint
+	Readonly                  bool   // the tool's readonly hint
 	Describing                bool   // whether the guest is writing its manifest
 	Grant                     *grant.Grant
 	Memory, Fuel              int64 // limits of the call
@@ -208,12 +208,14 @@ func (c *Call) respond(response []byte) int32 {
 
 func (c *Call) deny(why string) int32 { return c.Refuse(abi.CallDenied, "denied", why) }
 
-// RefuseStopped answers an operation that a stop interrupted.
+// RefuseStopped answers an operation that cannot continue because the call was asked to
+// stop.
 func (c *Call) RefuseStopped() int32 {
 	return c.Refuse(abi.CallCanceled, "canceled", "the call is being stopped")
 }
 
-// RefuseCanceled answers an operation that was interrupted by a stop or by the guest.
+// RefuseCanceled answers an operation that cannot continue because the call was asked to
+// stop, or because the guest canceled the operation.
 func (c *Call) RefuseCanceled() int32 {
 	if c.IsStopping() {
 		return c.RefuseStopped()

@@ -41,7 +41,7 @@ func reportOperation(c *Call, request []byte) int32 {
 	return c.respond([]byte("{}"))
 }
 
-// SayProgress passes on the latest report of the call.
+// SayProgress passes the latest report of the call on to its observers.
 func (c *Call) SayProgress() {
 	if c.OnProgress != nil {
 		c.Outside(func() { c.OnProgress(c.Said) })
