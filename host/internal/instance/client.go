@@ -2,7 +2,7 @@ package instance
 
 import "fmt"
 
-// Client is the memory that the running calls of one client hold. A nil Client has no
+// Client counts the memory that the running calls of one client hold. A nil Client has no
 // limit of its own.
 type Client struct {
 	ledger *Ledger

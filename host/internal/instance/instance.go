@@ -24,7 +24,7 @@ type Instance struct {
 	Counter  api.MutableGlobal // fuel counter
 	Guest    any               // data that the host keeps for the instance
 	Snapshot *Snapshot         // the snapshot it started from; nil if it started up itself
-	Release  func()            // closes the resources of the guest
+	Release  func()            // function that closes the resources of the guest
 
 	account *Account
 	globals []api.MutableGlobal
@@ -118,9 +118,9 @@ func (in *Instance) Save(c *checkpoint.Checkpoint) {
 	}
 }
 
-// Started reports whether an instance that has only started up equals the image with
-// that digest. An instance has no snapshot if its call started up concurrently with
-// another one.
+// Started reports whether an instance that has only started up equals the image with that
+// digest. It also compares the memory of an instance without a snapshot, whose call started
+// up concurrently with another one.
 func (in *Instance) Started(image checkpoint.Digest) bool {
 	if in.Image().Digest() == image {
 		return true
@@ -128,10 +128,10 @@ func (in *Instance) Started(image checkpoint.Digest) bool {
 	return in.Snapshot == nil && checkpoint.DigestImage(trim(in.Memory.room[:in.Memory.size])) == image
 }
 
-// Load restores the state that Save recorded. Without image, the instance must equal its
-// own image, which must be the base image of the state. With image, the base image of
-// the state, the instance may differ from it. The error matches ErrMemory, or says what
-// does not fit the module.
+// Load restores the state that Save recorded. If image is nil, the base image of the state
+// must be the instance's own image, and the instance must be unchanged since it started
+// from that image. Otherwise image is the base image of the state, and the instance may
+// differ from it. The error matches ErrMemory, or says what does not fit the module.
 func (in *Instance) Load(c *checkpoint.Checkpoint, image *checkpoint.Image) error {
 	if len(c.Globals) != len(in.globals)-1 {
 		return errors.New("the checkpoint has other globals than the module")

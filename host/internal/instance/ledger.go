@@ -45,7 +45,7 @@ func Catch(f func() int32) (code int32, err error) {
 	return f(), nil
 }
 
-// Kind is a use of memory.
+// Kind says what memory is used for.
 type Kind int
 
 // The kinds.
@@ -80,7 +80,7 @@ func (f *Figures) add(k Kind, n int64) {
 
 // Config configures a Ledger.
 type Config struct {
-	Memory  int64 // limit on the memory of all modules together, in bytes
+	Memory  int64 // maximum memory of all modules together, in bytes
 	Shared  bool  // whether the running calls of one client may hold at most three quarters of Memory
 	Warm    int   // maximum number of warm instances per module
 	WarmFor time.Duration
@@ -115,7 +115,7 @@ func NewLedger(cfg Config) *Ledger {
 	return &Ledger{Config: cfg, pagemap: openPagemap(cmp.Or(cfg.Pagemap, pagemapPath)), clients: map[string]*Client{}}
 }
 
-// Account is the memory of one module.
+// Account counts the memory of one module.
 type Account struct {
 	ledger   *Ledger
 	Overhead uint64 // bytes that each instance takes in addition to its memory

@@ -62,7 +62,7 @@ func (a *Account) Snapshot(view string) *Snapshot {
 }
 
 // Capture saves the state of an instance as the snapshot of a view. From then on the
-// instance counts as started from that snapshot. The parameter fuel is how much fuel its
+// instance counts as started from that snapshot. The parameter fuel is the fuel that its
 // start-up used. Capture does nothing if there is currently no memory for it, or if there
 // already is a snapshot. The error ErrTooLarge changes nothing either; after any other
 // error the instance must not be used.

@@ -61,7 +61,8 @@ func (in *Instance) Cached(name string) *Entry {
 	return e
 }
 
-// Shrink drops an entry, and with it the stack, if the current call has grown that stack.
+// Shrink drops an entry together with its stack, if the current call has made the stack
+// grow.
 func (in *Instance) Shrink(name string) {
 	in.entries = slices.DeleteFunc(in.entries, func(e *Entry) bool { return e.name == name && e.unpaid() > StackFree })
 }
