@@ -21,7 +21,7 @@ type Meter struct {
 	Payer   instance.Payer
 	Counter api.MutableGlobal // fuel counter of the instance; nil while the call has no instance
 	Memory  *instance.Memory  // memory of the instance; nil while the call has no instance
-	Live    *Live             // nil if nobody follows the usage
+	Live    *Live             // usage for other goroutines; nil if nobody follows it
 	Entry   *instance.Entry   // the function that is running; nil if none is
 
 	Earlier  int64 // units used before the call was continued
