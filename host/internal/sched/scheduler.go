@@ -272,7 +272,7 @@ func (q *queue) next() *Guest {
 // sleeps or waits for an answer.
 type Stats struct {
 	Computing int           `json:"computing"` // calls with a processor
-	Waiting   int           `json:"waiting"`   // calls waiting for one
+	Waiting   int           `json:"waiting"`   // calls waiting for a processor
 	Waited    int64         `json:"waited"`    // number of waits
 	WaitTime  time.Duration `json:"wait_ns"`   // total of finished waits
 }
