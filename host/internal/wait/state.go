@@ -25,7 +25,7 @@ type State struct {
 	Up      int64           `json:"up,omitempty"`     // uptime of that process
 	Random  []byte          `json:"random"`           // position of the fixed randomness
 	Last    int32           `json:"last"`             // id of the last operation
-	Fuel    int64           `json:"fuel"`             // units used
+	Fuel    int64           `json:"fuel"`             // units of fuel used
 	Peak    int64           `json:"peak"`
 	Made    int             `json:"made,omitempty"`     // number of nested calls in the whole tree
 	Web     int64           `json:"attempts,omitempty"` // number of HTTP requests attempted

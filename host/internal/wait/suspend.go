@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	// ErrSuspended is the error of a suspended call. Its owner has stored its state.
+	// ErrSuspended is the error of a suspended call. The owner has stored the call's state.
 	ErrSuspended = errors.New("the call waits, and was suspended")
 	// ErrState means that a call cannot be continued from the state that it was given.
 	ErrState = errors.New("the call cannot be continued")
@@ -46,7 +46,7 @@ type Terms struct {
 
 // Status holds the properties of a call that may change.
 type Status struct {
-	Name          string          // name of the call, which its states contain too
+	Name          string          // name of the call, which is also part of its states
 	Live          bool            // whether states of the call can be stored
 	Revived       <-chan struct{} // closed when Live may have become true; nil if that never happens
 	UnderPressure bool            // whether others need the resources that the call holds
