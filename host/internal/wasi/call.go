@@ -26,7 +26,7 @@ type Call struct {
 	Shape   contract.Shape
 	Program
 
-	// What the guest has tried, for hints in errors.
+	// What the guest has tried to do, for hints in errors.
 	Connected bool // whether it used a network function
 	Outside   bool // whether it named a path that is in no granted folder
 

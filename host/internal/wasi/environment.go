@@ -34,7 +34,7 @@ type Environment struct {
 	files   descriptors
 }
 
-// NewEnvironment returns the environment of an instance for this call, and for later ones
+// NewEnvironment returns the environment of an instance, for this call and for later calls
 // that see the same things.
 func NewEnvironment(c *Call) *Environment {
 	e := &Environment{call: c, files: newDescriptors()}
@@ -45,8 +45,8 @@ func NewEnvironment(c *Call) *Environment {
 // State returns the state of the instance outside its memory and globals.
 func (e *Environment) State() *instance.Env { return &e.state }
 
-// Serve makes the environment serve a call. If c is nil it serves none, and its functions must not
-// be called.
+// Serve makes the environment serve the call c. If c is nil, the environment serves no
+// call, and its functions must not be called.
 func (e *Environment) Serve(c *Call) {
 	e.call, e.idling, e.began = c, idling{}, time.Time{}
 	if c != nil {
