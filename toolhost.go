@@ -81,7 +81,7 @@ type Config struct {
 	Cache string // folder for compiled plugins; if empty, the folder named cache in Data, or memory if there is no Data
 
 	Watch   bool                                        // whether to reload plugins when their files change
-	Approve func(ctx context.Context, a Approval) error // decides on calls of tools that require approval; nil refuses them
+	Approve func(ctx context.Context, a Approval) error // decides on calls to tools that require approval; nil refuses them
 	Logger  *slog.Logger                                // gets messages for operators; nil discards them
 
 	// Server is called with the configuration of the service before it is opened, to set

@@ -74,9 +74,9 @@ const maxProblems = 20
 const maxDepth = 64
 
 // DecodeManifest reads and checks a manifest. It accepts only what the published schema
-// ([ManifestSchema]) accepts. Problems are wrong types, bad names, repeated fields, and unknown
-// fields whose names do not begin with x-. Each problem has a JSON pointer. DecodeManifest does
-// not compile the tools' schemas. The error is a [*ManifestError].
+// ([ManifestSchema]) accepts. It reports wrong types, bad names, repeated fields, and unknown
+// fields whose names do not begin with x-, each with a JSON pointer. DecodeManifest does not
+// compile the tools' schemas. The error is a [*ManifestError].
 func DecodeManifest(data []byte) (*Manifest, error) {
 	if len(data) > MaxManifest {
 		return nil, &ManifestError{Problems: []Problem{{"", fmt.Sprintf("the manifest has %d bytes, at most %d are allowed", len(data), MaxManifest)}}}

@@ -98,7 +98,7 @@ func (h Hints) IsDestructive() bool {
 // IsPureInit reports whether an instance may be snapshotted after init.
 func (h Hints) IsPureInit() bool { return h.PureInit == nil || *h.PureInit }
 
-// Concurrency says whether calls of a tool may overlap within a session.
+// Concurrency says whether calls to a tool may overlap within a session.
 type Concurrency string
 
 // The modes. Empty means parallel.

@@ -10,7 +10,7 @@ import (
 
 // CallQuery selects calls. The zero value selects the latest 50.
 type CallQuery struct {
-	Tool   string // only calls of this tool
+	Tool   string // only calls to this tool
 	Failed bool   // only unsuccessful calls
 	Limit  int    // maximum number of calls to return, at most 200; 0 means 50
 }
@@ -26,7 +26,7 @@ func (c *Client) Calls(ctx context.Context, q CallQuery) ([]wire.CallRecord, err
 	return out.Calls, err
 }
 
-// ToolStats returns statistics about the calls of each tool. Only the operator may call it.
+// ToolStats returns statistics about the calls to each tool. Only the operator may call it.
 func (c *Client) ToolStats(ctx context.Context) ([]wire.ToolFigures, error) {
 	out, err := do[wire.ToolsFigures](ctx, c, "GET", "/v1/stats/tools", nil)
 	return out.Tools, err

@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Call is one call of a tool and its connection to the host. The tool's goroutines
+// Call is one call to a tool and its connection to the host. The tool's goroutines
 // may use it concurrently, but not after the tool has returned.
 type Call struct {
 	host     Host

@@ -35,7 +35,7 @@ func (p *Plugin) Describe(h Host) (code int32) {
 	return abi.InvokeOK
 }
 
-// Invoke runs one call of a tool and returns one of the Invoke codes.
+// Invoke runs one call to a tool and returns one of the Invoke codes.
 func (p *Plugin) Invoke(h Host) (code int32) {
 	c := newCall(h)
 	defer c.recover(&code)

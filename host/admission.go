@@ -17,7 +17,7 @@ type admission struct {
 	hostSlot    bool   // holds a slot of the host
 }
 
-// acquire waits until the call may have an instance. A call of a serial tool first
+// acquire waits until the call may have an instance. A call to a serial tool first
 // waits for the slot of its session, which delays nobody else. Then each call waits
 // for a slot of its module, and then for one of the host. A nested call uses its
 // caller's slots: calls that wait for each other could otherwise hold all of them.

@@ -37,7 +37,7 @@ func waitingCall(name, more string) host.Call {
 	}
 }
 
-// otherTool answers each call of a tool with its argument n, once all of so many calls
+// otherTool answers each call to a tool with its argument n, once all of so many calls
 // have begun. With a negative one it answers when it is canceled.
 func otherTool(together int) host.Services {
 	var all sync.WaitGroup
@@ -64,7 +64,7 @@ func TestGoroutines(t *testing.T) {
 	m := compile(t, h, waitingWasm(t))
 	for _, c := range []struct {
 		name, more string
-		together   int    // calls of tools that wait for each other
+		together   int    // calls to tools that wait for each other
 		want       string // empty is any
 	}{
 		{"sleep", `,"n":0`, 0, `true`},

@@ -10,7 +10,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/calltree"
 )
 
-// Call is one call of a tool.
+// Call is one call to a tool.
 type Call struct {
 	Tool   string          // the tool's name in the plugin
 	Args   json.RawMessage // arguments, a JSON object; empty means {}

@@ -74,7 +74,7 @@ type Message = guestcall.Message
 // Receive is the type of [Services.Receive].
 type Receive = guestcall.Receive
 
-// ToolCall is a plugin's call of another tool.
+// ToolCall is a plugin's call to another tool.
 type ToolCall = guestcall.ToolCall
 
 // ToolSearch is a plugin's search for tools.

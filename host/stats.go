@@ -90,8 +90,8 @@ type Stats struct {
 	// Processors holds statistics about the calls that are computing. It is set only for a
 	// host.
 	Processors ProcessorStats `json:"processors"`
-	// Startup says why calls start a module up again although its isolation is
-	// Reset. It is set by the first such call, and empty for a host.
+	// Startup says why every call has to start the module anew even though its
+	// isolation is Reset. The first such call sets it. It is empty for a host.
 	Startup string `json:"startup,omitempty"`
 }
 

@@ -24,8 +24,8 @@ type Lock struct {
 	// registry is opened, nothing is loaded.
 	File string
 	// Kept is the folder where accepted plugins are kept, named after their digests, so
-	// that they can be loaded after their files were replaced. If empty, none are kept: a
-	// plugin then stays in use only if it is compiled.
+	// that they can still be loaded once their files have been replaced. If empty, none are
+	// kept: a plugin whose file is replaced then stays in use only if it is already compiled.
 	Kept string
 	// Check may refuse the content of File. Nil accepts it.
 	Check func(data []byte) error

@@ -165,7 +165,7 @@ func (t *Tool) Refused() error {
 // Call runs the tool with the operator's grants. The first call of a plugin compiles
 // it, which counts against the call's time (see [Registry.CompileAhead]). If that
 // takes longer than a second, the call reports it as its status. Within a session,
-// calls of a plugin's serial tools run one after the other.
+// calls to a plugin's serial tools run one after the other.
 //
 // Errors are those of host.Host.Call and host.Host.Compile, and match host.ErrDenied
 // if the tool lacks grants. After an error that matches [ErrReplaced] or

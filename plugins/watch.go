@@ -17,7 +17,7 @@ import (
 // watch explains how it finds changes. Only folders made by [Dir] and the lock are
 // watched.
 //
-// Watch calls notify after each reload that was not empty.
+// Watch calls notify after each reload that changed something.
 func (r *Registry) Watch(ctx context.Context, notify func(Changes)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

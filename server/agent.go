@@ -38,7 +38,7 @@ func (r Request) endsHow() string {
 	return EndsNotified + ", and " + CheckBackground + " waits for it"
 }
 
-// answerAgent is the stage that answers the calls of the agent's own tools.
+// answerAgent is the stage that answers the calls to the agent's own tools.
 func answerAgent(own *agent.Tools, sessions *runs.Sessions) stage {
 	return func(next callFunc) callFunc {
 		return func(ctx context.Context, c call) (abi.Result, error) {

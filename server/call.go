@@ -28,7 +28,7 @@ const MaxArgs = catalog.MaxArgs
 // MaxKey is the maximum length of an idempotency key, in characters: 128.
 const MaxKey = repeat.MaxKey
 
-// Request is one call of a tool.
+// Request is one call to a tool.
 type Request struct {
 	Session string          // name of the call's session, to which its background runs belong
 	Tool    string          // name of the tool, as in Definitions
@@ -107,7 +107,7 @@ type Progress = host.Progress
 // They are not parsed again.
 type Args = catalog.Args
 
-// A call is one call of a tool on its way through the stages. It is a value: a stage that
+// A call is one call to a tool on its way through the stages. It is a value: a stage that
 // changes it passes on a copy.
 type call struct {
 	Request
@@ -118,7 +118,7 @@ type call struct {
 	note    *record.Note    // the entry in the records
 	tool    *catalog.Tool   // the tool, once found
 	allowed Limits          // the limits, once decided
-	work    host.Call       // the call of the tool, once prepared
+	work    host.Call       // the call to the tool, once prepared
 }
 
 // A callFunc answers a call. An error without a result is explained by the stage explain,
@@ -175,7 +175,7 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 // they do not displace all others.
 const maxListed = 50
 
-// origin is a call of a plugin's tool that makes another call and waits for it.
+// origin is a call to a plugin's tool that makes another call and waits for it.
 type origin struct {
 	tool   *catalog.Tool
 	inner  string    // name of the tool that is called

@@ -17,7 +17,7 @@ import (
 // A Definition is a tool in the form that a model sees.
 type Definition = wire.Definition
 
-// Annotations describe what a call of a tool may do.
+// Annotations describe what a call to a tool may do.
 type Annotations = wire.Annotations
 
 // Listing says how models discover a tool: see the field Listing of [Config].
@@ -194,7 +194,7 @@ func (s *Service) reoffer() {
 	}
 }
 
-// soon reports whether a call of a tool failed only because the plugin's file has just
+// soon reports whether a call to a tool failed only because the plugin's file has just
 // changed, and the watcher will soon reload it.
 func soon(tool *catalog.Tool, err error) bool {
 	return configOf(tool).Watch && errors.Is(err, plugins.ErrChanged) && !errors.Is(err, plugins.ErrReplaced)

@@ -77,7 +77,7 @@ export const both = tool({ description: 'Both.', readonly: true, idempotent: tru
 
 // TestKilledMessages kills hosts whose runs take messages, wait, save checkpoints, ask and
 // call tools. Each message that was acknowledged is received, whatever the hints of the tool
-// are, each answer is that to its question, and each call of a tool that must not be called
+// are, each answer is that to its question, and each call to a tool that must not be called
 // twice is made once. TOOLHOST_CRASH_KILLS says how often.
 func TestKilledMessages(t *testing.T) {
 	fulltest.Only(t, "kills processes")

@@ -27,7 +27,7 @@ func echo() []byte {
 }
 
 // All an agent app needs: the tools' definitions for its model, and a place to
-// pass each call of a tool to.
+// pass each call to a tool to.
 func ExampleOpen() {
 	ctx := context.Background()
 	service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{folder}})

@@ -16,7 +16,7 @@ import (
 
 // BenchmarkScripts measures, in processor time, scripts and direct calls in turn: a
 // script of twenty lines that calls nothing, the wait for a tool that answers at once,
-// and twenty calls of that tool by a script and one by one.
+// and twenty calls to that tool by a script and one by one.
 func BenchmarkScripts(b *testing.B) {
 	s := openScripts(b, Config{})
 	do := func(tool, args string) time.Duration {

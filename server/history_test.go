@@ -110,7 +110,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// The calls of a tool are kept by minute, with what they cost and how long they took.
+// The calls to a tool are kept by minute, with what they cost and how long they took.
 func TestHistoryOf(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{ParkAfter: -1}, "echo", "fails", "chatty")

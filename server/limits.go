@@ -34,12 +34,12 @@ type Park = catalog.Park
 
 // Which calls are parked. The zero value is ParkOverdue.
 const (
-	// ParkOverdue parks the calls of tools that support background runs, after
+	// ParkOverdue parks the calls to tools that support background runs, after
 	// Config.ParkAfter. Any other call is parked when it reaches the default time limit,
 	// because nobody chose that limit for it. A limit that the caller or the tool's manifest
 	// has set ends the call instead.
 	ParkOverdue Park = catalog.ParkOverdue
-	ParkHinted  Park = catalog.ParkHinted // calls of tools that support background runs
+	ParkHinted  Park = catalog.ParkHinted // calls to tools that support background runs
 	ParkAll     Park = catalog.ParkAll    // all calls
 	ParkNever   Park = catalog.ParkNever  // no calls
 )

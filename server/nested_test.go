@@ -45,7 +45,7 @@ func TestNestedKey(t *testing.T) {
 	require.Equal(t, 1, ran)
 }
 
-// A call of a tool can shorten the time that its manifest gives it, and not prolong it.
+// A call to a tool can shorten the time that its manifest gives it, and not prolong it.
 func TestNestedTime(t *testing.T) {
 	for asked, want := range map[string]time.Duration{`{timeout: 3000000}`: time.Minute, `{timeout: 20000}`: 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

@@ -65,7 +65,7 @@ func (x connector) call(c call) secret.Call {
 	return secret.Call{Session: c.Session, Tool: tool.Name, Sends: func(name string) bool { return x.sends(tool, name) }}
 }
 
-// lacks describes which of its user's secrets a held call of a tool lacks, and how to set
+// lacks describes which of its user's secrets a held call to a tool lacks, and how to set
 // them.
 func (x connector) lacks(ctx context.Context, session string, tool *catalog.Tool) string {
 	missing := x.secrets.Missing(ctx, secret.Call{Session: session, Tool: tool.Name, Sends: tool.Sends})

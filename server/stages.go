@@ -17,11 +17,11 @@ import (
 )
 
 // stages are the paths of a call. A check that a list leaves out is not made: SECURITY.md
-// promises that a call of a tool by a tool has the checks of an agent's call.
+// promises that a call to a tool by a tool has the checks of an agent's call.
 type stages struct {
 	direct callFunc // calls of agents and programs
-	nested callFunc // calls of tools by tools, which wait for them
-	child  callFunc // calls of tools by tools, before they become child runs
+	nested callFunc // calls to tools by tools, which wait for them
+	child  callFunc // calls to tools by tools, before they become child runs
 	spawn  callFunc // background runs, and schedules, that a session requests
 	run    callFunc // background runs in execution
 }
@@ -56,7 +56,7 @@ func (s *Service) openStages() {
 		stored,               // park.go: which run has a large result
 		repeats(again),       // runs.go: the answer of an earlier request
 		approve(follow),      // approvals.go: ask a person, or hold it
-		check(prepare),       // the call of the tool
+		check(prepare),       // the call to the tool
 		secrets.connect,      // secrets.go: ask for a secret that it lacks
 		park,                 // park.go: continue in the background when it takes long
 		narrate,              // narrate.go: in sentences for people
@@ -201,7 +201,7 @@ func admit(annotate func(*catalog.Tool) Annotations) func(context.Context, call)
 // limit decides the limits of a call.
 func limit(_ context.Context, c call) (call, error) { return c.limited(), nil }
 
-// prepare builds the call of the tool.
+// prepare builds the call to the tool.
 func prepare(_ context.Context, c call) (call, error) {
 	c.work = host.Call{
 		ID: "call_" + uuid.NewString(), Session: c.Session, Args: c.Args, Locale: c.Locale, Policy: c.allowed.Policy(),

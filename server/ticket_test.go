@@ -21,7 +21,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// secretCall is a call of a tool that needs approval, with a secret argument.
+// secretCall is a call to a tool that needs approval, with a secret argument.
 var secretCall = Request{Session: alice, Tool: "vault", Args: json.RawMessage(`{"n":1,"key":"hunter2"}`)}
 
 // stores reports whether a file below a folder has a text.

@@ -67,7 +67,7 @@ func openCallers(t testing.TB, cfg Config, callers map[string]aCaller, names ...
 var postLetter = gotool.Tool{Name: "post_letter", Description: "Made for a test.", Handler: gotool.Handle(
 	func(context.Context, *gotool.Call, struct{}) (string, error) { return "posted", nil })}
 
-// TestToolCall: a call of another tool ends for the caller as it would for an agent.
+// TestToolCall: a call to another tool ends for the caller as it would for an agent.
 func TestToolCall(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool, args string

@@ -179,7 +179,7 @@ func listRows(tools []listedTool) [][]string {
 	return rows
 }
 
-// declared returns what a call of a tool may do if its plugin is granted everything that the
+// declared returns what a call to a tool may do if its plugin is granted everything that the
 // plugin and its tools need.
 func declared(h abi.Hints, m *abi.Manifest) wire.Annotations {
 	all := host.Grant{}.Lacking(m.AllNeeds().All())

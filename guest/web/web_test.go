@@ -17,7 +17,7 @@ import (
 	"github.com/toolhost/toolhost/guest/web"
 )
 
-// during runs f in a call of a tool of a plugin that may use https://api.example.com/.
+// during runs f in a call to a tool of a plugin that may use https://api.example.com/.
 func during(t *testing.T, h guesttest.Host, readonly bool, f func(c *http.Client) error) abi.Result {
 	t.Helper()
 	p := &guest.Plugin{

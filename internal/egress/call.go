@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Call is one call of a tool. Its requests share limits. In each response, the secrets of all
+// Call is one call to a tool. Its requests share limits. In each response, the secrets of all
 // rules and the password of the proxy are masked. A Call need not be closed. Do is safe for
 // concurrent use.
 type Call struct {
@@ -58,7 +58,7 @@ func (s *Shared) spend(n, most int64) error {
 	return nil
 }
 
-// Call returns a [Call] for one call of a tool.
+// Call returns a [Call] for one call to a tool.
 func (c *Client) Call(cfg CallConfig) *Call {
 	if cfg.Shared == nil {
 		cfg.Shared = new(Shared)

@@ -3,7 +3,7 @@
 // request, and it masks those secrets in responses. It does not depend on plugins or
 // WebAssembly.
 //
-// One [Client] serves a host. For each call of a tool, [Client.Call] makes a [Call]; each of
+// One [Client] serves a host. For each call to a tool, [Client.Call] makes a [Call]; each of
 // its requests is a [Call.Do]:
 //
 //	policy, err := egress.Compile([]egress.Rule{{URL: "https://api.example.com/v1/*", Secret: "example"}})
@@ -129,7 +129,7 @@ type Config struct {
 	Shared bool
 }
 
-// CallConfig describes one call of a tool.
+// CallConfig describes one call to a tool.
 type CallConfig struct {
 	// Plugin and User separate connections: calls that differ in either of them never
 	// share one. User is empty for the operator.

@@ -96,7 +96,7 @@ func ParseKey(text string) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// OfKey returns the signer that has a public key, given in DER form.
+// OfKey returns the signer with the given public key, in DER form.
 func OfKey(der []byte) Signer {
 	sum := sha256.Sum256(der)
 	return Signer{Key: "sha256:" + hex.EncodeToString(sum[:])}

@@ -31,7 +31,7 @@ const (
 // ErrOver is the error of writes after the call has ended.
 var ErrOver = errors.New("the call has ended")
 
-// Call is one call of a tool, for its handler. It is safe for concurrent use. Its methods
+// Call is one call to a tool, for its handler. It is safe for concurrent use. Its methods
 // have no effect after the call has ended.
 type Call struct {
 	tool  *Loaded

@@ -158,7 +158,7 @@ func (c *Call) acquire(ctx context.Context, req *host.Call) (release func(), err
 	}, nil
 }
 
-// stuck counts the calls of a tool whose handlers ignore their context.
+// stuck counts the calls to a tool whose handlers ignore their context.
 type stuck struct {
 	mu sync.Mutex
 	n  int

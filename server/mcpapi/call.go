@@ -22,7 +22,7 @@ const (
 	silentLimit = 45 * time.Second // for one that does not, and gets no progress: the TypeScript SDK and Claude Desktop give up after a minute
 )
 
-// call answers a call of the service's tools. For the SDK, a call that has become a task
+// call answers a call to the service's tools. For the SDK, a call that has become a task
 // is an error, see parkedError.
 func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	who, started := callerOf(req), time.Now()

@@ -17,7 +17,7 @@ import (
 )
 
 // A request is one span of kind server, below the span that its _meta names, or else the
-// header of the HTTP request. A call of a tool has no other.
+// header of the HTTP request. A call to a tool has no other.
 func TestTraceOfRequests(t *testing.T) {
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	bubble(t, func(t *testing.T) {

@@ -140,7 +140,7 @@ func TestToolsChange(t *testing.T) {
 }
 
 // No list is half of one set and half of another, however often they change, and
-// no call of a tool that stays fails.
+// no call to a tool that stays fails.
 func TestToolsChangeAtOnce(t *testing.T) {
 	f := openFolder(t)
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)

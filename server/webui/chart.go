@@ -60,7 +60,7 @@ var hostSeries = []series{
 	{name: "Processor time", of: func(m wire.Minute) float64 { return m.CPUSeconds }, text: durationText},
 }
 
-// toolSeries lists the figures for the calls of one tool.
+// toolSeries lists the figures for the calls to one tool.
 var toolSeries = []series{
 	calledSeries, latencySeries, fuelSeries,
 	{name: "Memory of a call", of: func(m wire.Minute) float64 { return float64(m.MemoryPeak) }, text: sizeText},

@@ -37,9 +37,9 @@ type Keep string
 
 // The durations of an approval. Empty approves this call only.
 const (
-	KeepArguments Keep = "arguments" // calls of the tool with the same arguments in this session, for a day
-	KeepSession   Keep = "session"   // all calls of the tool in this session, for a day
-	KeepAlways    Keep = "always"    // all calls of the tool, in all sessions
+	KeepArguments Keep = "arguments" // calls to the tool with the same arguments in this session, for a day
+	KeepSession   Keep = "session"   // all calls to the tool in this session, for a day
+	KeepAlways    Keep = "always"    // all calls to the tool, in all sessions
 )
 
 // Decide is the request body of POST /v1/approvals/{run}.
@@ -50,7 +50,7 @@ type Decide struct {
 	Reason      string `json:"reason,omitempty"`                                      // reason for a refusal, shown to the agent, cut to about 200 characters
 }
 
-// A KeptApproval is a stored approval for later calls of a tool.
+// A KeptApproval is a stored approval for later calls to a tool.
 type KeptApproval struct {
 	Tool       string    `json:"tool"`
 	Caller     string    `json:"caller,omitempty"`      // only calls by this tool; absent: only calls by the agent

@@ -31,7 +31,7 @@ type Calls struct {
 	Calls []CallRecord `json:"calls"`
 }
 
-// ToolFigures are statistics of the calls of a tool since the host started: direct calls
+// ToolFigures are statistics of the calls to a tool since the host started: direct calls
 // and those that tools made. The median and the 95th percentile are exact for up to eight
 // calls, and accurate to 12.5 % for more.
 type ToolFigures struct {

@@ -110,10 +110,10 @@ func onlyFile(dir, prefix string) (string, error) {
 	return filepath.Join(dir, all[0].Name()), nil
 }
 
-// Built returns the files that a build left in a folder: the input of [Decode], in which an
-// outline stands for the module, and the module's code, under the name that the runtime
-// looks for when it loads the outline. It checks that both are in place and belong to this
-// user.
+// Built returns the two files that a build left in a folder. One is the input of [Decode], in
+// which an outline stands for the module. The other is the module's code, under the name that
+// the runtime looks for when it loads the outline. Built checks that both exist and belong to
+// this user.
 func Built(dir string) (module, code string, err error) {
 	module = filepath.Join(dir, moduleFile)
 	where, err := codeFolder(dir)

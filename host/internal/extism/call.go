@@ -17,7 +17,7 @@ import (
 // it.
 type Key struct{}
 
-// A Call is a running call of a tool in an Extism plugin. Its functions run on the
+// A Call is a running call to a tool in an Extism plugin. Its functions run on the
 // goroutine of its guest.
 type Call struct {
 	Tool

@@ -7,7 +7,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// toolsCapability grants calls of other tools.
+// toolsCapability grants calls to other tools.
 var toolsCapability = Capability{
 	Name: "tools", Doc: "other tools that it may call, by the names that agents know them by",
 	Missing: func(n abi.Needs, g Grant) []string { return texts(lackingTools(n, g), toolText) },

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/meter"
 )
 
-// ToolCall is a plugin's call of another tool.
+// ToolCall is a plugin's call to another tool.
 type ToolCall struct {
 	Tool    string           // name of a granted tool, as agents know it
 	Args    json.RawMessage  // the plugin's arguments; nil means {}
@@ -133,7 +133,7 @@ const (
 	otherTools   = "(others)"
 )
 
-// ungranted counts the calls of ungranted tools, by name.
+// ungranted counts the calls to ungranted tools, by name.
 type ungranted struct {
 	names []string // tools, in the order of their first calls
 	times map[string]int

@@ -46,7 +46,7 @@ type Start interface {
 	Touched(function string, params []uint64)
 }
 
-// A Host runs the call.
+// A Host is what the WASI functions of a call need from the host that executes it.
 type Host interface {
 	// Show passes on live output.
 	Show(stream abi.Stream, p []byte)

@@ -156,8 +156,8 @@ const maxStream = 2
 // monotonic is the WASI clock that stands still while a module starts up.
 const monotonic = 1
 
-// Reads reports whether a function with these parameters only reads what the policy of a
-// call decides, or what every call sees the same way. If a module uses any other function
+// Reads reports whether a function, called with these parameters, reads only what the policy of
+// the call decides or what is the same for every call. If a module uses any other function
 // while it starts up, other calls cannot share the result.
 func Reads(function string, params []uint64) bool {
 	return reads[function] || streamReads[function] && uint32(params[0]) <= maxStream

@@ -296,7 +296,7 @@ type Query struct {
 	Schedule       string // id of the schedule that fired the runs; "": any schedule, or none
 	Parent         string // id of the run that started the runs; "": any run, or none
 	Active         bool   // whether to select only runs that are not terminal
-	Before         string // id of the run before which the runs were submitted; "": no bound. An id that Session lacks selects no run
+	Before         string // id of a run: only runs submitted before it; "": no bound. An id that Session lacks selects no run
 	Limit          int    // maximum number of runs; 0: no limit
 	Filter                // conditions on other properties of the runs
 }

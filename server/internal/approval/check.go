@@ -24,7 +24,7 @@ type Call struct {
 	Schedule      *wire.Schedule  // schedule that is being made; nil for any other call
 }
 
-// Rules are the rules for calls of a tool.
+// Rules are the rules for calls to a tool.
 type Rules struct {
 	Policy  Policy
 	Program func(ctx context.Context, c Call) error // decides on the calls that Policy asks about; nil leaves them to people

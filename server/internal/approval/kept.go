@@ -19,7 +19,7 @@ import (
 // keptLife is how long an approval for a session is kept.
 const keptLife = 24 * time.Hour
 
-// keptApproval is the stored approval for later calls of a tool.
+// keptApproval is the stored approval for later calls to a tool.
 type keptApproval struct {
 	Tool        string    `json:"tool"`
 	Caller      string    `json:"caller,omitempty"`    // the tool that made the approved call

@@ -61,7 +61,7 @@ func (p Policy) Check() error {
 	return nil
 }
 
-// Rule returns the decision about calls of a tool, and its reason: a setting, or a property
+// Rule returns the decision about calls to a tool, and its reason: a setting, or a property
 // of the tool.
 func (p Policy) Rule(tool *catalog.Tool) (d Decision, why string) {
 	if key, ok := catalog.MatchingKey(p.Tools, tool.Name); ok {
@@ -78,7 +78,7 @@ func (p Policy) Rule(tool *catalog.Tool) (d Decision, why string) {
 	return Allow, ""
 }
 
-// Shown returns whether a person has to approve calls of a tool, as it is shown to callers.
+// Shown returns whether a person has to approve calls to a tool, as it is shown to callers.
 func (p Policy) Shown(tool *catalog.Tool) abi.Approval {
 	if d, _ := p.Rule(tool); d == Allow {
 		return abi.ApprovalAuto

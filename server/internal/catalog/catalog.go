@@ -22,7 +22,7 @@ type Settings interface {
 	Rules() Rules
 	// Listings says how models discover tools.
 	Listings() Listings
-	// Approval returns whether a person has to approve calls of a tool, as it is shown to
+	// Approval returns whether a person has to approve calls to a tool, as it is shown to
 	// callers.
 	Approval(t *Tool) abi.Approval
 }

@@ -52,7 +52,7 @@ func (t *Tool) shownLimits() wire.ToolLimits {
 	return out
 }
 
-// Annotations returns what a call of a tool may do.
+// Annotations returns what a call to a tool may do.
 func (c *Catalog) Annotations(t *Tool) wire.Annotations {
 	hints := t.Tool.Hints
 	writes, open := c.reach(t, map[string]bool{t.Name: true})
@@ -64,7 +64,7 @@ func (c *Catalog) Annotations(t *Tool) wire.Annotations {
 	}
 }
 
-// reach returns what a call of a tool can do outside of its sandbox, directly and through
+// reach returns what a call to a tool can do outside of its sandbox, directly and through
 // the tools that its plugin may call. seen holds the names already visited.
 func (c *Catalog) reach(t *Tool, seen map[string]bool) (writes, open bool) {
 	hints := t.Tool.Hints

@@ -59,12 +59,12 @@ type Park string
 
 // Which calls are parked. The zero value is ParkOverdue.
 const (
-	// ParkOverdue parks the calls of tools that support background runs, after
+	// ParkOverdue parks the calls to tools that support background runs, after
 	// Terms.ParkAfter. Any other call is parked when it reaches the default time limit,
 	// because nobody chose that limit for it. A limit that the caller or the tool's manifest
 	// has set ends the call instead.
 	ParkOverdue Park = "overdue"
-	ParkHinted  Park = "hinted" // calls of tools that support background runs
+	ParkHinted  Park = "hinted" // calls to tools that support background runs
 	ParkAll     Park = "all"    // all calls
 	ParkNever   Park = "never"  // no calls
 )
@@ -204,13 +204,13 @@ func (t *Tool) MaxBackground() time.Duration { return t.Settings.Rules().MaxBack
 // Backgrounds reports whether the tool can run in the background.
 func (t *Tool) Backgrounds() bool { return t.Tool.Hints.SupportsBackground || t.parks() }
 
-// parks reports whether calls of the tool are parked.
+// parks reports whether calls to the tool are parked.
 func (t *Tool) parks() bool {
 	r := t.Settings.Rules()
 	return r.parkAfter > 0 && (r.park == ParkAll || t.Tool.Hints.SupportsBackground)
 }
 
-// parksOverdue reports whether calls of the tool are parked at the default time limit only.
+// parksOverdue reports whether calls to the tool are parked at the default time limit only.
 // An author who set a time limit, or declared that the tool is never deferred, has decided
 // otherwise.
 func (t *Tool) parksOverdue() bool {

@@ -42,7 +42,7 @@ func (p *Program) Names() []string {
 // Running returns the names of the tools with active calls.
 func (p *Program) Running() []string { return p.caller.Running() }
 
-// Close ends the calls of the tools.
+// Close ends the calls to the tools.
 func (p *Program) Close(ctx context.Context) error {
 	if p == nil {
 		return nil

@@ -130,7 +130,7 @@ func (t *Tool) granted() error {
 	return nil
 }
 
-// AdmitCallOf refuses a nested call of another tool that may do what the hints of this
+// AdmitCallOf refuses a nested call to another tool that may do what the hints of this
 // tool exclude: agents and people rely on those hints.
 func (t *Tool) AdmitCallOf(other *Tool, may wire.Annotations) error {
 	hints := t.Tool.Hints

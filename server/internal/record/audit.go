@@ -30,7 +30,7 @@ type Auditor struct {
 	watching chan struct{} // closed once no more events of runs are written
 }
 
-// A Source is the call of a plugin's tool that a record is about.
+// A Source identifies the tool call that a record is about.
 type Source struct{ ID, Session, Tool, Plugin string }
 
 // OpenAudit opens the log in a folder; "" means no log.
@@ -98,7 +98,7 @@ func (a *Auditor) Call(note Note, session string, dryRun bool, began time.Time, 
 	a.log.Append(e)
 }
 
-// Refusals counts the calls of tools that a call makes and that are refused because the tool
+// Refusals counts the calls to tools that a call makes and that are refused because the tool
 // was not granted, or is one of the agent's own. It counts them by the tool that was to be
 // called. Calls that a later check refuses are recorded as calls. It is safe for concurrent
 // use.
@@ -113,7 +113,7 @@ type Refusals struct {
 // Refusals returns a new Refusals, without counts, for the call that the source describes.
 func (a Auditor) Refusals(from Source) *Refusals { return &Refusals{audit: a, from: from} }
 
-// Add adds a number of refused calls of the tool with this name.
+// Add adds a number of refused calls to the tool with this name.
 func (r *Refusals) Add(name string, times int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -59,7 +59,7 @@ type calledTool struct {
 	why     *engine.Diagnosis
 }
 
-// toolFigures are totals of the calls of a tool.
+// toolFigures are totals of the calls to a tool.
 type toolFigures struct {
 	plugin      string
 	calls, fuel int64
@@ -136,7 +136,7 @@ func (t *toolFigures) add(c *calledTool) {
 type CallQuery struct {
 	Session string // only calls of this session
 	Owner   string // only calls of sessions whose name has this prefix, such as those of a user
-	Tool    string // only calls of this tool
+	Tool    string // only calls to this tool
 	Failed  bool   // only unsuccessful calls
 	Limit   int    // at most this many; 0 means no limit
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// An AgentSession is the session of one call of the agent's own tools. It implements
+// An AgentSession is the session of one call to the agent's own tools. It implements
 // [agent.Session].
 type AgentSession struct {
 	Session

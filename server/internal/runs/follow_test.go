@@ -171,7 +171,7 @@ func TestHoldSecret(t *testing.T) {
 	})
 }
 
-// children are runs that calls of tools have become, in the order they are read.
+// children are runs that calls to tools have become, in the order they are read.
 type children struct {
 	Runs
 	reads   []func() (engine.Run, error)

@@ -109,7 +109,7 @@ func (f *Follower) ticket(ctx context.Context, c HeldCall) (engine.Run, error) {
 	return f.spawnHeld(ctx, c.Session, req)
 }
 
-// awaitHeld waits for the end of a held call of a tool. It withdraws the call if nobody
+// awaitHeld waits for the end of a held call to a tool. It withdraws the call if nobody
 // waits for it any longer.
 func (f *Follower) awaitHeld(ctx context.Context, session, id string) (abi.Result, error) {
 	defer background.GiveWay(ctx)()

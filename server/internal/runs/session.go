@@ -122,8 +122,8 @@ func (v Session) check(ctx context.Context, r background.CheckRequest) (backgrou
 	return v.Manager.Check(ctx, v.Name, r)
 }
 
-// Check returns runs with all their parts. The parameter large is the maximum size of their
-// results and content together, in bytes; 0 means no limit.
+// Check returns runs in full, with their results and content. The parameter large is the
+// maximum size of these together, in bytes; 0 means no limit.
 func (v Session) Check(ctx context.Context, r background.CheckRequest, large int) (wire.Runs, error) {
 	checked, err := v.check(ctx, r)
 	if err != nil {

@@ -270,7 +270,7 @@ func (s *Suspension) detach(op int32, child Child, verdict approval.Verdict) boo
 	return true
 }
 
-// judge returns the verdict on a call of a tool. An error means that it is refused, or that
+// judge returns the verdict on a call to a tool. An error means that it is refused, or that
 // the program decides.
 func (s *Suspension) judge(c Child) (approval.Verdict, error) {
 	verdict, _ := s.executor.Checker.Judge(s.ctx, c.Tool, approval.Call{Session: s.session, Tool: c.Tool.Name, Args: c.Args.Raw(), Caller: s.tool.Name})

@@ -21,7 +21,7 @@ type Need struct {
 	Set   <-chan struct{} // closed once the secret has a value
 }
 
-// A Call is a call of a tool that may lack a secret of its user.
+// A Call is a call to a tool that may lack a secret of its user.
 type Call struct {
 	Session string
 	Tool    string                   // name for agents

@@ -130,7 +130,7 @@ func lacking(name string) abi.Result {
 	return abi.Result{Kind: abi.ConnectionRequired, Error: "connect it first", Connection: &abi.Connection{Provider: name}}
 }
 
-// asks is a call of a tool whose requests may carry any secret.
+// asks is a call to a tool whose requests may carry any secret.
 func asks(session string) Call {
 	return Call{Session: session, Tool: "asks", Sends: func(string) bool { return true }}
 }
