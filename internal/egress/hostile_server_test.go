@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // hostileServer does to its client what a server can do.
@@ -43,13 +44,10 @@ func hostileServer() http.Handler {
 		<-r.Context().Done()
 	})
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) { flood(w, r, []byte(strings.Repeat("x", 64<<10))) })
+	compressed := bomb()
 	mux.HandleFunc("/bomb", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
-		var b bytes.Buffer
-		gz := gzip.NewWriter(&b)
-		gz.Write(make([]byte, 100<<20)) // 100 KiB on the wire
-		gz.Close()
-		w.Write(b.Bytes())
+		w.Write(compressed)
 	})
 	mux.HandleFunc("/empty-members", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -199,3 +197,13 @@ func keys(h http.Header) func(func(string) bool) {
 		}
 	}
 }
+
+// bomb returns 100 MiB in 100 KiB of gzip. That takes long to make, so it is made once, and
+// before the first request.
+var bomb = sync.OnceValue(func() []byte {
+	var b bytes.Buffer
+	gz := gzip.NewWriter(&b)
+	gz.Write(make([]byte, 100<<20))
+	gz.Close()
+	return b.Bytes()
+})
