@@ -175,7 +175,7 @@ func (b *budget) value(v any, depth int) error {
 				return fmt.Errorf("expected names as keys, found the key %v: put it in quotes", key)
 			}
 		}
-		return errors.New("expected names as keys, found a key with a tag: remove the tag, which begins with !")
+		return errors.New("expected names as keys, found a key with a tag, such as !x: remove the tag")
 	case []any:
 		for _, item := range v {
 			if err := b.value(item, depth+1); err != nil {

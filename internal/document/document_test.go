@@ -62,7 +62,7 @@ func TestBounds(t *testing.T) {
 		{"d.yaml", "a:\n  b: @c\n", "yaml: line 2: found character that cannot start any token"},
 		{"d.yaml", "a:\tb\n", ""},
 		{"d.yaml", "1: x", "expected names as keys, found the key 1: put it in quotes"},
-		{"d.yaml", "a: &a '" + strings.Repeat("x", 10_000) + "'\nb: {!x c: [" + strings.Repeat("*a, ", 1000) + "]}\n", "found a key with a tag: remove the tag"},
+		{"d.yaml", "a: &a '" + strings.Repeat("x", 10_000) + "'\nb: {!x c: [" + strings.Repeat("*a, ", 1000) + "]}\n", "found a key with a tag, such as !x: remove the tag"},
 		{"d.toml", "a = nan", "expected numbers, found NaN"},
 		{"d.yaml", "#" + strings.Repeat("x", document.MaxWritten), "the file has 65537 bytes, expected at most 65536"},
 		{"d.json", strings.Repeat(" ", document.MaxJSON+1), "the file has 1048577 bytes, expected at most 1048576"},
