@@ -186,16 +186,17 @@ func (g *registry) list(q engine.Query, below int64) (found []row) {
 		at, _ := l.place(below)
 		rest := max(0, at-listedAtOnce)
 		for _, a := range slices.Backward(l[rest:at]) {
-			if below = a.seq; q.Matches(a.run) {
-				found = append(found, row{seq: a.seq, stored: stored{Run: a.run}})
+			if below = a.seq; !q.Matches(a.run) {
+				continue
 			}
-			if q.Limit > 0 && len(found) == q.Limit {
+			if found = append(found, row{seq: a.seq, stored: stored{Run: a.run}}); len(found) == q.Limit {
+				rest = 0 // enough
 				break
 			}
 		}
 		g.mu.Unlock()
 
-		if rest == 0 || len(found) == q.Limit && q.Limit > 0 {
+		if rest == 0 {
 			return found
 		}
 	}
